@@ -1,5 +1,6 @@
 """The comparison of the documents of a run with a blocklist."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,14 +8,15 @@ import pyarrow as pa
 
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.blocklist.given_documents import GivenDocuments
-from nearkin.engine.blocklist.search import BlockedMatches
+from nearkin.engine.blocklist.search import BlockedMatches, EntrySearch
 from nearkin.engine.options import RunOptions
-from nearkin.engine.payload_batches import PayloadBatch, wanted_rows
+from nearkin.engine.payload_batches import map_payloads
 from nearkin.engine.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.result_schema import BLOCKED
 from nearkin.engine.run import Run
 from nearkin.engine.stats import BlocklistStats
 from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.measures import Payload
 
 
 def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
@@ -36,6 +38,18 @@ def require_one_measure(options: RunOptions) -> None:
 
 
 @dataclass(frozen=True)
+class FindBlocked:
+    """A search for the most similar entry of each document."""
+
+    search: EntrySearch
+    threshold: float
+
+    def __call__(self, payload: Payload) -> tuple[int, BlockedMatches]:
+        """Returns the number of documents, and those of them that are like an entry."""
+        return len(payload.sizes), self.search.find(payload, self.threshold)
+
+
+@dataclass(frozen=True)
 class BlocklistMatcher:
     """A comparison of the documents of a run with the entries of a blocklist. It misses none.
 
@@ -53,18 +67,10 @@ class BlocklistMatcher:
         if not run.has_mixed_groups:
             representative = np.asarray(run.work.load("representative"))
             is_compared = is_compared & run.first_of_groups()
-        search = self.blocklist.search(run.measure, truncates_hashes=True)
         wanted = np.flatnonzero(is_compared)
-        threshold = run.options.blocking_threshold
-
-        def find(batch: PayloadBatch) -> BlockedMatches:
-            found = search.find(batch.payload, threshold)
-            rows = wanted_rows(wanted, batch.first, batch.documents)
-            return found._replace(documents=rows[found.documents] + batch.first)
-
         parts = []
         if len(self.blocklist):
-            parts = list(run.payload_source().map_batches(find, wanted))
+            parts = list(self._find(run, wanted))
         no_numbers = np.empty(0, np.int64)
         entries = np.concatenate([no_numbers, *(part.entries for part in parts)])
         matched = np.concatenate([no_numbers, *(part.documents for part in parts)])
@@ -77,3 +83,16 @@ class BlocklistMatcher:
         )
         blocked = expand_groups(matches, representative)
         return blocked, BlocklistStats(entries=len(self.blocklist), blocked=len(blocked))
+
+    def _find(self, run: Run, wanted: np.ndarray) -> Iterator[BlockedMatches]:
+        """Yields the matches of some documents, in order.
+
+        Args:
+            wanted: Numbers of the documents, sorted, int64 (m,).
+        """
+        search = self.blocklist.search(run.measure, truncates_hashes=True)
+        find = FindBlocked(search, run.options.blocking_threshold)
+        first = 0
+        for documents, found in map_payloads(run.payload_source(), find, wanted, run.executor):
+            yield found._replace(documents=wanted[first + found.documents])
+            first += documents

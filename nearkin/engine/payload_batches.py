@@ -1,8 +1,9 @@
 """Batches of payloads: what the exact comparison needs, of consecutive documents of a corpus."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -11,12 +12,14 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.parts import split_files
 from nearkin.corpus.places import places_of
 from nearkin.corpus.writer import KnownDocuments
-from nearkin.runtime.executor import Task
+from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.stages.measures import Measure, Payload
 from nearkin.stages.measures.compared_sets import payload_builder_for_run
 
 Result = TypeVar("Result")
+DOCUMENTS_PER_TASK = 1 << 15
+"""Number of documents from which another process builds payloads at a time."""
 BATCH_SIGNATURES = 1 << 16
 """The number of signatures of a batch."""
 
@@ -55,7 +58,7 @@ class SourcePart(Protocol):
 
 
 @runtime_checkable
-class DividedSource(Protocol):
+class DividedSource(PayloadSource, Protocol):
     """A source whose payloads other processes can make."""
 
     @property
@@ -68,6 +71,49 @@ class DividedSource(Protocol):
         Args:
             wanted: Numbers of the wanted documents, sorted, int64 (m,).
         """
+
+
+@dataclass(frozen=True)
+class UsePayloads(Task, Generic[Result]):
+    """A task that makes the payloads of parts of a source, and computes something of them."""
+
+    build: Callable[[Any], Iterator[Payload]]
+    work: Callable[[Payload], Result]
+
+    def __call__(self, parts: Sequence[SourcePart]) -> list[Result]:
+        """Returns the results of the payloads of consecutive parts."""
+        return list(map(self.work, chain.from_iterable(map(self.build, parts))))
+
+
+def map_payloads(
+    source: PayloadSource,
+    work: Callable[[Payload], Result],
+    wanted: np.ndarray,
+    executor: Executor,
+) -> Iterator[Result]:
+    """Yields work(payload) for payloads that together are those of some documents, in order.
+
+    Args:
+        work: A function that can be pickled unless tasks share memory.
+        wanted: Numbers of the documents, sorted, int64 (m,).
+    """
+    if executor.shares_memory or not isinstance(source, DividedSource):
+        yield from source.map_batches(lambda batch: work(batch.payload), wanted)
+        return
+    parts = group_parts(source.parts(wanted))
+    yield from chain.from_iterable(executor.map(UsePayloads(source.task, work), parts))
+
+
+def group_parts(parts: Iterator[SourcePart]) -> Iterator[list[SourcePart]]:
+    """Yields consecutive parts in groups that are worth a task."""
+    group: list[SourcePart] = []
+    for part in parts:
+        group.append(part)
+        if sum(one.documents for one in group) >= DOCUMENTS_PER_TASK:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 class _TextPart(NamedTuple):

@@ -6,7 +6,6 @@ that pass, and not its deduplication. The remaining documents of both sides are 
 pairs are between the two sides.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.places import places_of
 from nearkin.engine.acceptance import accepts_all_copies
+from nearkin.engine.candidates import SignatureComparison
 from nearkin.engine.documents import take_values
 from nearkin.engine.exact_groups import hash_blocks
 from nearkin.engine.options import SMALL_CORPUS
@@ -30,10 +30,11 @@ from nearkin.engine.reference_matches import (
 )
 from nearkin.engine.reference_pairs import compare_sides
 from nearkin.engine.reference_sides import (
-    KeyComparison,
+    KeyedSide,
     Side,
     combine_keys,
     find_equal,
+    mark_common_keys,
 )
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.run import Run
@@ -42,7 +43,8 @@ from nearkin.engine.stats import ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.engine.value_groups import write_value_keys
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.engine.verification import Payloads
-from nearkin.engine.work_folder import WorkFolder
+from nearkin.engine.work_folder import AGAINST, WorkFolder
+from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.settings.choices import EmptyDocuments
 from nearkin.stages.cluster.id_order import sort_ids
@@ -51,9 +53,6 @@ from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures.compared_sets import compares_sets
 from nearkin.stages.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.stages.pair_scope import NO_BLOCK
-
-AGAINST = "against"
-"""The folder of a work folder that holds the sketched documents of references."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,11 @@ class Reference:
 
     def compare(self, run: Run, number: int) -> ComparedReference:
         """Compares the documents of a run, as `DocumentReference` describes."""
-        return _ReferenceComparison.open(run, self, number).match()
+        compared = _ReferenceComparison.open(run, self, number).match()
+        if self.saved is not None:
+            # Other processes have opened the files on their own.
+            self.saved.evidence.require_all_unchanged()
+        return compared
 
     def read_contents(self, run: Run, number: int, documents: np.ndarray) -> Iterator[pa.Array]:
         """Yields the contents of some documents, as `DocumentReference` describes.
@@ -238,7 +241,7 @@ class _ReferenceComparison:
             hot_buckets=pairs_run.hot_buckets,
             hot_shingles=pairs_run.recorded(Stage.CANDIDATES).get("hot_shingles"),
         )
-        shutil.rmtree(self._folder, ignore_errors=True)
+        delete_shared_folder(self._folder)
         self._sketched.release_hashes()
         return ComparedReference(ReferenceMatches.concatenate([exact, same, near]), related, stats)
 
@@ -313,23 +316,32 @@ class _ReferenceComparison:
     def _select_by_keys(
         self, ours: Side, theirs: Side, bandings: Sequence[Banding]
     ) -> tuple[Side, Side]:
-        """Returns the documents of both sides that have a band key in common with the other one.
-
-        The keys of the reference are read once if those of the run's documents fit into memory.
-        """
+        """Returns the documents of both sides that have a band key in common with the other one."""
         is_ours = np.zeros(len(ours.documents), bool)
         is_theirs = np.zeros(len(theirs.documents), bool)
+        folder = self._sketched.work.path / "keys-of-sides"
+        executor = self._sketched.executor
         for number, banding in enumerate(bandings):
-            keys = KeyComparison(
-                own=ours.select(ours.documents.have_field(number)),
-                other=theirs.select(theirs.documents.have_field(number)),
-                banding=banding,
-                measure=self._run.candidate_measures[number],
-                options=self._run.options.candidate_options[number],
-                number=number,
+            own, other = (
+                self._write_keys(side, banding, number, folder / name)
+                for name, side in (("own", ours), ("other", theirs))
             )
-            keys.mark(is_ours, is_theirs)
+            memory = self._run.options.memory
+            mark_common_keys(own, other, is_ours, is_theirs, memory, executor)
+        delete_shared_folder(folder)
         return ours.select(is_ours), theirs.select(is_theirs)
+
+    def _write_keys(self, side: Side, banding: Banding, number: int, folder: Path) -> KeyedSide:
+        """Writes the band keys of a side, of the candidate field with a number."""
+        options = self._run.options.candidate_options[number]
+        measure = self._run.candidate_measures[number]
+        return KeyedSide.write(
+            side.select(side.documents.have_field(number)),
+            SignatureComparison.create(measure, banding, side.documents, options, number),
+            options,
+            folder,
+            self._sketched.executor,
+        )
 
     def _without_copies(self, theirs: Side) -> Side:
         """Returns one document of each exact group of the reference: that of the smallest id."""
@@ -390,7 +402,7 @@ def _sketch_reference(run: Run, reference: Reference, number: int) -> Run:
     if reference.saved is not None and can_save_sets(run.options):
         documents = SketchStats.from_dict(reference.saved.record).documents
         payloads = SavedSets.open(
-            reference.saved.folder,
+            work.path / "sketch",
             documents,
             run.options.workers,
             has_fields=bool(run.options.fields),
@@ -405,6 +417,7 @@ def _sketch_reference(run: Run, reference: Reference, number: int) -> Run:
         payloads=payloads,
         # Bands select few documents, whose texts are read again. Shingles are looked up in all.
         keeps_hashes=run.options.containment_threshold is not None,
+        given_executor=run.executor,
     )
     sketched.sketch()
     if reference.saved is not None:

@@ -5,9 +5,9 @@ It is a run of its own over both, one side after the other. Its pairs are betwee
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,12 @@ from nearkin.corpus.columns import carried_column_name
 from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.documents import COLUMNS, arrays_of, take_values
 from nearkin.engine.options import RunOptions
-from nearkin.engine.payload_batches import PayloadBatch, PayloadSource
+from nearkin.engine.payload_batches import (
+    DividedSource,
+    PayloadBatch,
+    PayloadSource,
+    SourcePart,
+)
 from nearkin.engine.reference_sides import Side, split_numbers
 from nearkin.engine.run import Run
 from nearkin.engine.stats import CollapseStats, SketchStats, Stage
@@ -26,6 +31,7 @@ from nearkin.engine.work_folder import WorkFolder
 from nearkin.settings.spec import HAMMING
 from nearkin.stages.cluster.keep import DEFAULT_ORDER
 from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Payload
 
 SIDE = "side"
 """The name of the option that limits pairs to those of the run and a reference."""
@@ -55,13 +61,14 @@ def compare_sides(
         work,
         run.progress,
         run.resources,
-        payloads=_SelectedPayloads(
+        payloads=_select_payloads(
             (run.payload_source(), sketched.payload_source()),
             (ours.selected, theirs.selected),
         ),
         token_reader=_SelectedTokens(
             (run.read_tokens, sketched.read_tokens), (ours.selected, theirs.selected)
         ).read,
+        given_executor=sketched.executor,
     )
     if bandings is not None and pairs_run.options.bands is None:
         # Bands of signs depend on the number of documents. Those by which the documents were
@@ -147,6 +154,18 @@ def _write_scope(work: WorkFolder, sides: Sequence[Side]) -> CollapseStats:
     return CollapseStats(exact=0, empty=0)
 
 
+def _numbers_in_source(wanted: np.ndarray, selected: np.ndarray, offset: int) -> np.ndarray:
+    """Returns the numbers that wanted documents have in their source, ascending, int64.
+
+    Args:
+        wanted: Numbers of documents among the selected ones of all sources, sorted, int64 (m,).
+        selected: Numbers of the selected documents of the source, ascending, int64.
+        offset: Number of selected documents of the sources before.
+    """
+    low, high = np.searchsorted(wanted, [offset, offset + len(selected)])
+    return np.asarray(selected[wanted[low:high] - offset])
+
+
 class _SelectedPayloads:
     """The payloads of some documents of several sources, numbered one source after the other.
 
@@ -162,16 +181,71 @@ class _SelectedPayloads:
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
         """Yields work(batch), as described in `PayloadSource`."""
+        if wanted is None:
+            wanted = np.arange(sum(map(len, self._selected)))
         offset = 0
         for source, selected in zip(self._sources, self._selected, strict=True):
-            end = offset + len(selected)
-            numbers = selected
-            if wanted is not None:
-                low, high = np.searchsorted(wanted, [offset, end])
-                numbers = selected[wanted[low:high] - offset]
+            numbers = _numbers_in_source(wanted, selected, offset)
             if len(numbers):
                 yield from source.map_batches(_renumber(work, selected, offset), numbers)
-            offset = end
+            offset += len(selected)
+
+
+class _PartOfSource(NamedTuple):
+    """A part of one of several sources."""
+
+    source: int
+    part: SourcePart
+    documents: int
+    """The number of selected documents of the part."""
+
+
+@dataclass(frozen=True)
+class _BuildSelected:
+    """A task that makes the payloads of a part of one of several sources."""
+
+    tasks: Sequence[Callable[[Any], Iterator[Payload]]]
+
+    def __call__(self, part: _PartOfSource) -> Iterator[Payload]:
+        return self.tasks[part.source](part.part)
+
+
+class _DividedPayloads(_SelectedPayloads):
+    """Payloads that other processes can make, see `DividedSource`."""
+
+    def __init__(self, sources: Sequence[DividedSource], selected: Sequence[np.ndarray]) -> None:
+        super().__init__(sources, selected)
+        self._divided = sources
+
+    @property
+    def task(self) -> _BuildSelected:
+        """The task of a part, as described in `DividedSource`."""
+        return _BuildSelected([source.task for source in self._divided])
+
+    def parts(self, wanted: np.ndarray) -> Iterator[_PartOfSource]:
+        """Yields the parts of all sources, as described in `DividedSource`."""
+        offset = 0
+        for number, selected in enumerate(self._selected):
+            first = 0
+            for part in self._divided[number].parts(_numbers_in_source(wanted, selected, offset)):
+                low, high = np.searchsorted(selected, [first, first + part.documents])
+                yield _PartOfSource(number, part, int(high - low))
+                first += part.documents
+            offset += len(selected)
+
+
+def _select_payloads(
+    sources: Sequence[PayloadSource], selected: Sequence[np.ndarray]
+) -> _SelectedPayloads:
+    """Returns the payloads of some documents of several sources.
+
+    Args:
+        selected: Numbers of the documents of each source, ascending, int64.
+    """
+    divided = [source for source in sources if isinstance(source, DividedSource)]
+    if len(divided) == len(sources):
+        return _DividedPayloads(divided, selected)
+    return _SelectedPayloads(sources, selected)
 
 
 class _SelectedTokens:
@@ -197,11 +271,10 @@ class _SelectedTokens:
         """
         offset = 0
         for read, selected in zip(self._readers, self._selected, strict=True):
-            end = offset + len(selected)
-            low, high = np.searchsorted(wanted, [offset, end])
-            if high > low:
-                yield from read(kind, selected[wanted[low:high] - offset])
-            offset = end
+            numbers = _numbers_in_source(wanted, selected, offset)
+            if len(numbers):
+                yield from read(kind, numbers)
+            offset += len(selected)
 
 
 def _renumber(

@@ -3,20 +3,21 @@
 The keys are band keys, or words that are equal if contents or values of columns are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.banding import build_band_keys
-from nearkin.engine.candidates import SignatureComparison
+from nearkin.engine.candidates import SignatureComparison, write_keys
 from nearkin.engine.documents import Documents
 from nearkin.engine.exact_groups import hash_copy_keys
 from nearkin.engine.options import RunOptions
-from nearkin.runtime.threads import ordered_map
+from nearkin.engine.work_folder import WorkFolder, map_file
+from nearkin.runtime.executor import Executor, Task
 from nearkin.stages.lsh.key_sets import BYTES_PER_KEY, KeySet
-from nearkin.stages.lsh.slot_bands import Banding
-from nearkin.stages.measures import Measure
 from nearkin.stages.packed_pairs import isin_sorted
 
 MEMORY_SHARE = 4
@@ -58,84 +59,110 @@ class Side(NamedTuple):
         return self._replace(selected=self.selected[is_selected[self.selected]])
 
 
-class KeyComparison(NamedTuple):
-    """A search for documents of two sides that have a band key in common."""
+@dataclass(frozen=True)
+class KeyedSide(Task):
+    """The band keys of a side, in files.
 
-    own: Side
-    """The documents of the run."""
-    other: Side
-    """The documents of the reference."""
-    banding: Banding
-    measure: Measure
-    """The measure of the run, or of one of the fields that find candidate pairs."""
-    options: RunOptions
-    """The options of the run, or of a run over this field."""
-    number: int
-    """The number of the field."""
+    Attributes:
+        comparison: The bands of its signatures.
+        work: Folder of the keys.
+    """
 
-    def mark(self, is_own: np.ndarray, is_other: np.ndarray) -> None:
-        """Marks the documents of both sides that have a band key in common.
+    comparison: SignatureComparison
+    work: WorkFolder
 
-        Args:
-            is_own: Which documents of the run are marked, bool (n,).
-        """
-        keys = len(self.own.selected) * (1 + self.banding.probes)
-        memory = self.options.memory // MEMORY_SHARE
-        bands_at_once = max(1, memory // max(1, keys * BYTES_PER_KEY))
-        for first in range(0, self.banding.bands, bands_at_once):
-            bands = range(first, min(first + bands_at_once, self.banding.bands))
-            key_sets = self._collect_keys(bands)
-            self._mark_documents(self.other, bands, key_sets, is_other)
-            seen = [key_set.seen() for key_set in key_sets]
-            self._mark_documents(self.own, bands, seen, is_own)
+    @classmethod
+    def write(
+        cls,
+        side: Side,
+        comparison: SignatureComparison,
+        options: RunOptions,
+        folder: Path,
+        executor: Executor,
+    ) -> "KeyedSide":
+        """Writes the band keys of a side into a folder."""
+        work = WorkFolder.create(folder, {}, durable=False)
+        work.save("selected", side.selected)
+        if options.bands_by_block:
+            work.save("blocks", side.blocks)
+        write_keys(comparison, work, executor, is_salted=options.bands_by_block)
+        return cls(comparison, work)
 
-    def _collect_keys(self, bands: range) -> list[KeySet]:
-        """Returns the set of the keys that the run's documents have in each of some bands."""
-        keys_of_bands: list[list[np.ndarray]] = [[] for _ in bands]
+    @cached_property
+    def selected(self) -> np.ndarray:
+        """The numbers of the documents that are compared, ascending, int64 (m,)."""
+        return self.work.load("selected")
 
-        def build_keys(numbers: np.ndarray) -> np.ndarray:
-            return self._build_keys(self.own, numbers)[bands.start : bands.stop].copy()
+    def open_keys(self, band: int) -> np.ndarray:
+        """Returns the keys of all documents in a band, uint64 (n, 1 + probes), mapped."""
+        path = self.work.path / self.comparison.keys_folder / f"{band:04d}"
+        return map_file(path, np.uint64, self.comparison.keys_per_document)
 
-        chunks = split_numbers(self.own.selected)
-        for keys in ordered_map(build_keys, chunks, self.options.workers):
-            for parts, band_keys in zip(keys_of_bands, keys, strict=True):
-                parts.append(band_keys.ravel())
-        return [
-            KeySet.of(np.concatenate([np.empty(0, np.uint64), *parts])) for parts in keys_of_bands
-        ]
 
-    def _mark_documents(
-        self, side: Side, bands: range, key_sets: Sequence[KeySet], is_marked: np.ndarray
-    ) -> None:
-        """Marks the documents of a side that have a key of a set."""
+class _BandPortion(NamedTuple):
+    """Some of the selected documents of the run in one band."""
 
-        def mark(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            is_matched = np.zeros(len(numbers), bool)
-            keys = self._build_keys(side, numbers)
-            for band, key_set in zip(bands, key_sets, strict=True):
-                key_set.mark(keys[band], is_matched)
-            return numbers, is_matched
+    band: int
+    rows: slice
 
-        chunks = split_numbers(side.selected)
-        for numbers, is_matched in ordered_map(mark, chunks, self.options.workers):
-            is_marked[numbers] |= is_matched
 
-    def _build_keys(self, side: Side, numbers: np.ndarray) -> np.ndarray:
-        """Returns the band keys of some documents, uint64 (bands, n, 1 + probes)."""
-        comparison = SignatureComparison.create(
-            self.measure, self.banding, side.documents, self.options, self.number
-        )
-        sketched_keys = comparison.sketched_keys
-        salts = side.blocks[numbers]
-        if not self.options.bands_by_block:
-            salts = np.zeros_like(salts)
-        return build_band_keys(
-            comparison.band_layout,
-            self.banding,
-            np.ascontiguousarray(comparison.signatures[numbers]),
-            None if sketched_keys is None else sketched_keys[numbers],
-            salts,
-        )
+@dataclass(frozen=True)
+class MatchKeys(Task):
+    """A task that finds documents of both sides that have a key in common in one band."""
+
+    own: KeyedSide
+    other: KeyedSide
+
+    def __call__(self, portion: _BandPortion) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the numbers of some documents of the run, and of documents of the reference."""
+        numbers = self.own.selected[portion.rows]
+        own_keys = self.own.open_keys(portion.band)
+        key_set = KeySet.of(own_keys[numbers])
+        other_keys = self.other.open_keys(portion.band)
+        others = _find_keys(key_set, other_keys, self.other.selected)
+        return _find_keys(key_set.seen(), own_keys, numbers), others
+
+
+def mark_common_keys(
+    own: KeyedSide,
+    other: KeyedSide,
+    is_own: np.ndarray,
+    is_other: np.ndarray,
+    memory: int,
+    executor: Executor,
+) -> None:
+    """Marks the documents of both sides that have a band key in common.
+
+    Args:
+        is_own: Which documents of the run are marked, bool (n,).
+        memory: Memory bound of the run, in bytes.
+    """
+    comparison = own.comparison
+    keys_at_once = memory // MEMORY_SHARE // executor.workers // BYTES_PER_KEY
+    step = max(1, keys_at_once // comparison.keys_per_document)
+    portions = (
+        _BandPortion(band, slice(start, start + step))
+        for band in range(comparison.banding.bands)
+        for start in range(0, len(own.selected), step)
+    )
+    for own_numbers, other_numbers in executor.map(MatchKeys(own, other), portions):
+        is_own[own_numbers] = True
+        is_other[other_numbers] = True
+
+
+def _find_keys(key_set: KeySet, keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Returns those of some documents that have a key of a set, and marks the keys.
+
+    Args:
+        keys: Keys of all documents, uint64 (n, 1 + probes).
+        numbers: Numbers of the documents, ascending, int64 (m,).
+    """
+    found = [numbers[:0]]
+    for portion in split_numbers(numbers):
+        is_matched = np.zeros(len(portion), bool)
+        key_set.mark(keys[portion], is_matched)
+        found.append(portion[is_matched])
+    return np.concatenate(found)
 
 
 def find_equal(

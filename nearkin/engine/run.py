@@ -175,7 +175,8 @@ class Run:
         saves_sets: Whether the sets of shingle hashes are written beside the signatures.
         keeps_hashes: Whether shingle hashes are kept until documents are compared. If not, their
             texts are read again.
-        given_executor: Does the tasks of the stages. By default, threads of this process do.
+        given_executor: Does the tasks of the stages, as `Executor.at` returned it for the work
+            folder or for one above it. By default, threads of this process do.
         chosen: The choice of the settings, if nobody gave any.
     """
 
@@ -212,7 +213,7 @@ class Run:
         """The executor that does the tasks of the stages."""
         if self.given_executor is None or not isinstance(self.corpus, FileCorpus):
             return Threads(self.options.workers)
-        return self.given_executor.at(self.work.path)
+        return self.given_executor
 
     @property
     def copying_workers(self) -> int:

@@ -8,6 +8,8 @@ checksum of each document detects sets that were damaged, or belong to other doc
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -17,6 +19,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.payload_batches import PayloadBatch, PayloadSource, wanted_rows
 from nearkin.engine.work_folder import map_file
 from nearkin.errors import RunError
+from nearkin.runtime.executor import Task
 from nearkin.runtime.threads import ordered_map
 from nearkin.stages.measures import Payload
 from nearkin.stages.measures.compared_sets import compares_sets
@@ -122,11 +125,38 @@ def _compute_checksums(
     return checksums
 
 
-class _Range(NamedTuple):
-    """Consecutive documents."""
+class _SavedPart(NamedTuple):
+    """Consecutive documents, of which some are wanted."""
 
     first: int
-    end: int
+    documents: int
+    """The number of documents, whether they are wanted or not."""
+    wanted: np.ndarray
+    """The numbers of the wanted documents, ascending, int64 (m,)."""
+
+
+@dataclass(frozen=True)
+class BuildSaved(Task):
+    """A task that reads the sets of a part.
+
+    Attributes:
+        documents: Number of documents of the finished run.
+    """
+
+    folder: Path
+    documents: int
+    has_fields: bool
+
+    @cached_property
+    def _sets(self) -> "SavedSets":
+        sets = SavedSets.open(self.folder, self.documents, 1, has_fields=self.has_fields)
+        if sets is None:
+            raise RunError(f"the shingle hashes in {self.folder} were replaced; run again")
+        return sets
+
+    def __call__(self, part: _SavedPart) -> Iterator[Payload]:
+        """Yields the sets of the wanted documents of a part."""
+        yield self._sets.build(part.wanted)
 
 
 class SavedSets:
@@ -148,6 +178,7 @@ class SavedSets:
         folder: Path,
         workers: int,
     ) -> None:
+        self.task = BuildSaved(folder, len(ends), WORDS in parts)
         self._checksums = checksums
         self._fingerprints = fingerprints
         self._folder = folder
@@ -192,29 +223,27 @@ class SavedSets:
     ) -> Iterator[Result]:
         """Yields work(batch), as described in `PayloadSource`."""
 
-        def build(documents: _Range) -> Result:
-            count = documents.end - documents.first
-            rows = np.arange(count)
-            if wanted is not None:
-                rows = wanted_rows(wanted, documents.first, count)
-            payload = self._build(documents.first + rows)
-            return work(PayloadBatch(documents.first, count, payload))
+        def build(part: _SavedPart) -> Result:
+            return work(PayloadBatch(part.first, part.documents, self.build(part.wanted)))
 
-        yield from ordered_map(build, self._split(), self._workers)
+        yield from ordered_map(build, self.parts(wanted), self._workers)
 
-    def _split(self) -> Iterator[_Range]:
-        """Yields ranges of documents with a bounded number of hashes."""
+    def parts(self, wanted: np.ndarray | None) -> Iterator[_SavedPart]:
+        """Yields parts with a bounded number of hashes, as described in `DividedSource`."""
         first = 0
         while first < len(self._ends):
             most = self._start_of(first) + HASHES_AT_ONCE
             end = max(first + 1, int(np.searchsorted(self._ends, most, "right")))
-            yield _Range(first, end)
+            rows = np.arange(end - first)
+            if wanted is not None:
+                rows = wanted_rows(wanted, first, end - first)
+            yield _SavedPart(first, end - first, first + rows)
             first = end
 
     def _start_of(self, document: int) -> int:
         return int(self._ends[document - 1]) if document else 0
 
-    def _build(self, documents: np.ndarray) -> Payload:
+    def build(self, documents: np.ndarray) -> Payload:
         """Returns the sets of some documents.
 
         Args:
@@ -229,9 +258,10 @@ class SavedSets:
         checksums = _compute_checksums(sizes, hashes, self._fingerprints[documents])
         changed = documents[checksums != self._checksums[documents]]
         if len(changed):
+            folder = self._folder.resolve()
             raise RunError(
-                f"the shingle hashes in {self._folder} are damaged or were replaced: those of "
+                f"the shingle hashes in {folder} are damaged or were replaced: those of "
                 f"document {changed[0]:,} are not the ones that its run saved; delete "
-                f"{self._folder / self._hash_file}, so that the texts are read instead"
+                f"{folder / self._hash_file}, so that the texts are read instead"
             )
         return Payload(sizes, (hashes,))

@@ -18,7 +18,7 @@ import numpy as np
 from nearkin.engine.documents import Documents
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_files import ScoredWriter
-from nearkin.engine.payload_batches import DividedSource, PayloadSource, SourcePart
+from nearkin.engine.payload_batches import DividedSource, PayloadSource, SourcePart, group_parts
 from nearkin.engine.work_folder import SPOOL, WorkFolder, map_file
 from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.progress import Progress
@@ -34,8 +34,6 @@ ABSENT = np.uint32(0xFFFFFFFF)
 """The place of a document that has no stored payload."""
 PAIRS_PER_TASK = 1 << 18
 """Number of pairs that a thread scores at a time."""
-DOCUMENTS_PER_TASK = 1 << 15
-"""Number of documents from which another process builds payloads at a time."""
 PAYLOADS = "payloads"
 SCORED = "scored"
 """The folder of the scored pairs of duplicates."""
@@ -138,7 +136,7 @@ class Payloads:
                     progress.advance(batch.documents)
             else:
                 task = WritePayloads(source.task, measure, work.path / SPOOL)
-                for written in executor.map(task, _group_parts(source.parts(wanted))):
+                for written in executor.map(task, group_parts(source.parts(wanted))):
                     for file, path in zip(files, written.paths, strict=True):
                         _append_file(file, path)
                     sizes.append(written.sizes)
@@ -250,18 +248,6 @@ class WritePayloads(Task):
                 sizes.append(payload.sizes)
         documents = sum(part.documents for part in parts)
         return _WrittenPayloads(np.concatenate(sizes), paths, documents)
-
-
-def _group_parts(parts: Iterator[SourcePart]) -> Iterator[list[SourcePart]]:
-    """Yields consecutive parts in groups that are worth a task."""
-    group: list[SourcePart] = []
-    for part in parts:
-        group.append(part)
-        if sum(one.documents for one in group) >= DOCUMENTS_PER_TASK:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def _write_columns(payload: Payload, measure: Measure, files: Sequence[BinaryIO]) -> None:

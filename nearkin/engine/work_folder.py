@@ -44,10 +44,11 @@ SPOOL = "spool"
 """Folder of what one stage writes and reads, for example candidate pairs and buckets."""
 UNFINISHED = (TASKS, RETURNED, SPOOL, KEPT_HASHES)
 """Folders of what a killed run left, which a resumed run does not read."""
-UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, *UNFINISHED, "then", "against"})
+AGAINST = "against"
+"""Folder of the work folders of references."""
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, *UNFINISHED, "then", AGAINST})
 """Entries whose checksums the manifest does not record: no later stage of another process reads
-them, or they check themselves (`then` is the work folder of the second measure, and `against` holds
-those of references)."""
+them, or they check themselves (`then` is the work folder of the second measure)."""
 
 
 class StageFiles(TypedDict):
@@ -260,13 +261,15 @@ class FileState(NamedTuple):
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def list_files(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
+def list_files(
+    entry: os.DirEntry[str], name: str, *, follow_symlinks: bool = False
+) -> Iterator[tuple[str, FileState]]:
     """Yields the files of an entry of a folder, by their names relative to the work folder."""
-    if entry.is_file(follow_symlinks=False):
-        yield name, FileState.of(entry.stat(follow_symlinks=False))
-    elif entry.is_dir(follow_symlinks=False):
+    if entry.is_file(follow_symlinks=follow_symlinks):
+        yield name, FileState.of(entry.stat(follow_symlinks=follow_symlinks))
+    elif entry.is_dir(follow_symlinks=follow_symlinks):
         for below in os.scandir(entry.path):
-            yield from list_files(below, f"{name}/{below.name}")
+            yield from list_files(below, f"{name}/{below.name}", follow_symlinks=follow_symlinks)
 
 
 def _compute_checksums(folder: Path, names: Sequence[str], workers: int) -> dict[str, str]:

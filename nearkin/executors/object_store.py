@@ -24,7 +24,7 @@ from weakref import finalize
 
 from nearkin.corpus.remote import CLOUDS, open_filesystem
 from nearkin.corpus.remote_errors import first_line, parse_protocol
-from nearkin.engine.work_folder import SPOOL, UNRECORDED, FileState, list_files
+from nearkin.engine.work_folder import AGAINST, SPOOL, UNRECORDED, FileState, list_files
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import DISK_REMEDIES, PRIVATE_FILE, PRIVATE_FOLDER
@@ -36,6 +36,8 @@ COPIES = "nearkin-work-"
 """The beginning of the names of the folders of copies, in the folder for temporary files."""
 OBJECTS = "objects"
 """The folder of the files that were read from the store, of which copies have links."""
+SENT = (SPOOL, AGAINST)
+"""The unrecorded folders that tasks read."""
 READ_ONLY = 0o400
 AT_ONCE = 8
 """The number of files that are read or written at a time."""
@@ -218,15 +220,17 @@ class ObjectStore:
         """Writes the files of the work folder to the store that are not there yet."""
         states: dict[str, FileState] = {}
         for entry in os.scandir(self._work):
-            if entry.name == SPOOL or entry.name not in UNRECORDED:
-                states.update(list_files(entry, entry.name))
+            if entry.name in SENT or entry.name not in UNRECORDED:
+                # the signatures of a saved run are a link
+                states.update(list_files(entry, entry.name, follow_symlinks=True))
         known = self._known
         for name in [name for name, (state, _) in known.items() if states.get(name) != state]:
             del known[name]
         new = [name for name in states if name not in known]
         put = ordered_map(lambda name: self._store.put_file(self._work / name), new, AT_ONCE)
         known.update({name: (states[name], stored) for name, stored in zip(new, put, strict=True)})
-        folders = [str(Path(path).relative_to(self._work)) for path, _, _ in os.walk(self._work)]
+        paths = (path for path, _, _ in os.walk(self._work, followlinks=True))
+        folders = [str(Path(path).relative_to(self._work)) for path in paths]
         files = {name: stored for name, (_, stored) in known.items()}
         return StoredWork(self._store, uuid4().hex, files, folders)
 

@@ -103,7 +103,7 @@ def run_dedup(
             decisions=decisions,
             blocker=None if blocklist is None else BlocklistMatcher(blocklist),
             saves_sets=job.save_hashes,
-            given_executor=job.executor,
+            given_executor=None if job.executor is None else job.executor.at(work.path),
             chosen=job.chosen,
         )
         clustering = to_final_clusters(run)

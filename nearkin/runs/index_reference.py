@@ -16,11 +16,12 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.places import places_of
 from nearkin.engine.options import RunOptions
-from nearkin.engine.reference import AGAINST, Reference
+from nearkin.engine.reference import Reference
 from nearkin.engine.reference_matches import ComparedReference, ReferenceMatches
 from nearkin.engine.result_schema import NEAR
 from nearkin.engine.run import Run
 from nearkin.engine.stats import ReferenceStats
+from nearkin.engine.work_folder import AGAINST
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.documents import documents_of
 from nearkin.index.entry import Match, require_scope

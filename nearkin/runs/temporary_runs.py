@@ -105,18 +105,19 @@ def prepare_run(
     if reference.blocklist is not None:
         require_blockable(resolved.options, reference.blocklist)
         blocker = BlocklistMatcher(reference.blocklist)
+    own_work = WorkFolder.create(folder.path / "work", {}, durable=False)
     run = Run(
         corpus,
         resolved.columns,
         resolved.options,
-        WorkFolder.create(folder.path / "work", {}, durable=False),
+        own_work,
         progress,
         resolved.resources,
         matcher=_open_matcher(reference, corpus, resolved, parameters),
         decisions=decisions,
         blocker=blocker,
         keep_function=keep_function,
-        given_executor=executor,
+        given_executor=None if executor is None else executor.at(own_work.path),
         chosen=resolved.chosen,
     )
     return TemporaryRun(run, folder)

@@ -273,3 +273,103 @@ def test_late_tasks_of_one_field_do_not_replace_buckets_of_another(tmp_path: Pat
     found = nk.dedup(str(tmp_path), executor=late, **options)
     assert late.late > 10
     assert found.clusters.arrow == expected.clusters.arrow
+
+
+def write_parts(folder: Path, table: pa.Table, parts: int) -> None:
+    """Writes the rows of a table to some files."""
+    folder.mkdir()
+    rows = -(-len(table) // parts)
+    for number in range(parts):
+        path = folder / f"{number}.parquet"
+        pq.write_table(table.slice(rows * number, rows), path)
+
+
+PARTS = [pytest.param(1, marks=pytest.mark.full), 3, pytest.param(8, marks=pytest.mark.full)]
+"""The numbers of files of the inputs, each of which is a part."""
+REFERENCES: dict[str, dict[str, Any]] = {
+    "word shingles": {},
+    "truncated slots": {"spec": nk.Spec(slot_bits=8)},
+    "probes": {"probes": 1, "bands": 10, "rows": 8},
+    "blocks": {"block_by": "group"},
+    "an acceptance": {"accept": "safe"},
+    "related": {"related": 0.5},
+    "estimates": {"verify": "estimate"},
+}
+
+
+def make_reference(job: Job, parts: int, name: str, *, saves_hashes: bool) -> Job:
+    """Returns a job over one half of the documents, whose reference is the other half.
+
+    Args:
+        name: Name of the reference: `files`, or `run` for a finished run.
+    """
+    folder = job.out.parent
+    table = documents()
+    rows = pa.array(np.arange(len(table)) % 2 == 0)
+    write_parts(folder / "in", table.filter(rows), parts)
+    write_parts(folder / "old", table.filter(pa.compute.invert(rows)), parts)
+    if name == "files":
+        return replace(job, against=(str(folder / "old"),))
+    saved = replace(
+        job, inputs=(str(folder / "old"),), out=folder / "run", save_hashes=saves_hashes
+    )
+    run_dedup(saved, Silent())
+    return replace(job, against=(str(saved.out),))
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("reference", ["files", "run"])
+def test_result_with_a_reference_does_not_depend_on_the_executor(
+    reference: str, parts: int, processes: Processes, tmp_path: Path
+) -> None:
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2, max_removed=1.0))
+    job = make_reference(job, parts, reference, saves_hashes=True)
+    tasks = compare_executors(job, processes)
+    assert {"WriteKeys", "MatchKeys", "WritePayloads", "ScorePortion"} <= tasks
+    assert json.loads((job.out / "run.json").read_bytes())["stages"]["against"]["near"] > 100
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "probes",
+        *(pytest.param(name, marks=pytest.mark.full) for name in REFERENCES if name != "probes"),
+    ],
+)
+def test_comparison_with_a_reference_does_not_depend_on_the_executor(
+    name: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.reference_sides.DOCUMENTS_AT_ONCE", 500)
+    monkeypatch.setattr("nearkin.engine.reference_sides.MEMORY_SHARE", 1 << 17)
+    options = RunOptions(
+        **{"spec": nk.Spec(), "workers": 2, "max_removed": 1.0, **REFERENCES[name]}
+    )
+    job = make_reference(make_job(tmp_path, options), 2, "run", saves_hashes=False)
+    assert ("MatchKeys" in compare_executors(job, processes)) == (name != "an acceptance")
+
+
+def test_late_tasks_of_a_reference_change_nothing(tmp_path: Path) -> None:
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2, max_removed=1.0))
+    job = make_reference(job, 8, "run", saves_hashes=True)
+    run_dedup(job, Silent())
+    late = LateTasks(seed=1, share=1.0)
+    elsewhere = replace(job, out=tmp_path / "late", executor=late)
+    run_dedup(elsewhere, Silent())
+    assert late.late > 100
+    assert read_output(elsewhere.out) == read_output(job.out)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_result_with_a_blocklist_does_not_depend_on_the_executor(
+    parts: int, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.payload_batches.DOCUMENTS_PER_TASK", 500)
+    table = documents()
+    write_parts(tmp_path / "in", table, parts)
+    blocklist = nk.Blocklist()
+    blocklist.add([text for text in table["text"][:900].to_pylist() if text])
+    blocklist.save(tmp_path / "blocked.arrow")
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2, max_removed=1.0))
+    job = replace(job, blocklist=tmp_path / "blocked.arrow")
+    assert "UsePayloads" in compare_executors(job, processes)
+    assert json.loads((job.out / "run.json").read_bytes())["counts"]["removed_blocked"] > 500

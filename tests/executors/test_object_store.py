@@ -31,6 +31,7 @@ from tests.engine.test_executors import (
     SETTINGS,
     documents,
     make_job,
+    make_reference,
     read_facts,
     read_output,
 )
@@ -264,3 +265,18 @@ def test_other_urls_are_refused(
     assert "--exchange" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a folder of an object store"):
         open_store(url, tmp_path)
+
+
+@pytest.mark.parametrize("reference", [pytest.param("files", marks=pytest.mark.full), "run"])
+def test_comparison_with_a_reference_does_not_depend_on_an_object_store(
+    reference: str, apart: Apart, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.reference.SMALL_CORPUS", 0)
+    options = RunOptions(spec=nk.Spec(), workers=2, max_removed=1.0)
+    job = make_reference(make_job(tmp_path, options), 2, reference, saves_hashes=True)
+    run_dedup(job, Silent())
+    elsewhere = replace(job, out=tmp_path / "out", executor=apart)
+    run_dedup(elsewhere, Silent())
+    assert read_output(elsewhere.out) == read_output(job.out)
+    assert read_facts(elsewhere.out) == read_facts(job.out)
+    assert objects_of_runs(storage) == []

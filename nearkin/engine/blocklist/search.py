@@ -77,6 +77,9 @@ class EntrySearch:
         self._posting_starts = np.append(np.flatnonzero(is_first), len(ordered)).astype(np.int64)
         self._postings = entry_of[order]
 
+    def __reduce__(self) -> tuple[type["EntrySearch"], tuple[object, ...]]:
+        return EntrySearch, (self._measure, self._payload)
+
     def find(self, payload: Payload, threshold: float) -> BlockedMatches:
         """Returns the documents that reach a similarity to an entry, each with the best one."""
         parts = [
