@@ -32,7 +32,7 @@ def work(
         nearkin work out.partial
     """
     with file_imports():
-        from nearkin.executors.jobs import work_on
+        from nearkin.executors.job_worker import work_on
         from nearkin.runtime.files import disk_errors
 
     with disk_errors(folder):

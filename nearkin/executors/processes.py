@@ -21,12 +21,9 @@ from typing import TypeVar
 from nearkin.errors import RunError
 from nearkin.executors.remote import RemoteExecutor, RemoteTask, Returned, describe_task
 from nearkin.runtime.setting_names import name_flag
-from nearkin.runtime.threads import take_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-AHEAD = 2
-"""The number of tasks that wait for each process."""
 TASK = "task"
 """The file of a task."""
 
@@ -67,10 +64,8 @@ class Processes(RemoteExecutor):
                 return begun[-1]
 
             try:
-                most = AHEAD * self.workers
                 futures = map(begin, items)
-                for returned in take_in_order(futures, most, Future.result, Future.cancel):
-                    yield self.take(returned)
+                yield from self.take_in_order(futures, self.workers, Future.result, Future.cancel)
             except BrokenProcessPool as error:
                 raise RunError(
                     f"a process ended while it did {describe_task(task)}; if the system ended it "

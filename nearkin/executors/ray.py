@@ -7,12 +7,9 @@ from typing import Any, TypeVar
 
 from nearkin.errors import MissingExtraError, RunError
 from nearkin.executors.remote import RemoteExecutor, RemoteTask, Returned
-from nearkin.runtime.threads import take_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-AHEAD = 2
-"""The number of tasks that wait for each worker."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +56,16 @@ class RayExecutor(RemoteExecutor):
             shared_task = self.ray.put(remote_task)
             call = self.ray.remote(num_cpus=1, max_retries=3)(_call)
             begun = (call.remote(shared_task, item) for item in map(self.pack, items))
-            most = AHEAD * self.workers
-            yield from take_in_order(begun, most, self._take, self.ray.cancel)
+            yield from self.take_in_order(begun, self.workers, self._wait, self.ray.cancel)
 
-    def _take(self, reference: Any) -> Any:
-        """Returns the result of a task."""
+    def _wait(self, reference: Any) -> Returned:
+        """Waits for what a task returns."""
         try:
             returned: Returned = self.ray.get(reference)
+            return returned
         except self.ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
             raise RunError(f"a task of Ray failed: {reason}; Ray's logs have the trace") from error
-        return self.take(returned)
 
 
 def _call(task: RemoteTask, item: object) -> Returned:

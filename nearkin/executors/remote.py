@@ -3,12 +3,12 @@
 import pickle
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 from nearkin.errors import NearkinError, RunError, UsageError
@@ -16,8 +16,12 @@ from nearkin.executors.object_store import ObjectStore, StoredFile, StoredWork, 
 from nearkin.runtime.executor import RETURNED
 from nearkin.runtime.files import delete_shared_folder, disk_errors
 from nearkin.runtime.loading import load_arrow
+from nearkin.runtime.threads import take_in_order
 from nearkin.runtime.version import VERSION
 
+Pending = TypeVar("Pending")
+AHEAD = 2
+"""The number of tasks that wait for each worker."""
 Returned: TypeAlias = Path | StoredFile | NearkinError
 """The file of a result, or the error that a task raised."""
 
@@ -133,6 +137,23 @@ class RemoteExecutor:
     def pack(self, item: object) -> object:
         """Returns an item as other processes receive it."""
         return item if self.store is None else self.store.dumps(item)
+
+    def take_in_order(
+        self,
+        begun: Iterable[Pending],
+        workers: int,
+        wait: Callable[[Pending], Returned],
+        cancel: Callable[[Pending], object] = lambda pending: None,
+    ) -> Iterator[Any]:
+        """Yields the results of tasks in their order, of which a bounded number begins ahead.
+
+        Args:
+            begun: Tasks, each of which begins when it is taken.
+            wait: Waits for what a task returns.
+            cancel: Cancels a task that is left at an error.
+        """
+        for returned in take_in_order(begun, AHEAD * workers, wait, cancel):
+            yield self.take(returned)
 
     def take(self, returned: Returned) -> Any:
         """Returns the result of a task and deletes its file, or raises the error of the task."""

@@ -17,8 +17,9 @@ import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
-from nearkin.executors import jobs, remote
-from nearkin.executors.jobs import JobsExecutor, work_on
+from nearkin.executors import job_worker, jobs, remote
+from nearkin.executors.job_worker import take_item, work_on
+from nearkin.executors.jobs import JobsExecutor, write_value
 from nearkin.executors.remote import RemoteTask
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -65,7 +66,7 @@ def take_and_drop(work: Path, is_done: threading.Event) -> None:
     """Takes an item of each task, as a worker that is killed then."""
     seen: set[str] = set()
     while not is_done.is_set():
-        taken = jobs._take_item(work / TASKS)
+        taken = take_item(work / TASKS)
         if taken is not None and taken.parent.parent.name in seen:
             taken.rename(taken.parent.parent / jobs.TODO / taken.name)
             time.sleep(0.2)
@@ -138,7 +139,7 @@ def test_item_that_ends_every_worker_is_named(
 
     def take(work: Path, is_done: threading.Event) -> None:
         while not is_done.is_set():
-            path = jobs._take_item(work / TASKS)
+            path = take_item(work / TASKS)
             taken.extend([] if path is None else [path])
             time.sleep(0.01)
 
@@ -167,14 +168,11 @@ def test_full_disk_of_a_worker_ends_the_run_with_a_sentence(workers: Path) -> No
 def test_failure_that_a_worker_cannot_write_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = jobs._write
 
-    def write_items_alone(path: Path, value: object) -> None:
-        if path.parent.name == jobs.DONE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(path, value)
+    def fail_to_write(path: Path, value: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(jobs, "_write", write_items_alone)
+    monkeypatch.setattr(job_worker, "write_value", fail_to_write)
     codes: list[int] = []
     line = ("work", tmp_path, "--wait", PATIENCE)
     worker = threading.Thread(target=lambda: codes.append(run(*line)))
@@ -189,7 +187,7 @@ def test_worker_does_no_task_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = os.geteuid()
-    monkeypatch.setattr(jobs.os, "geteuid", lambda: own + 1)
+    monkeypatch.setattr(job_worker.os, "geteuid", lambda: own + 1)
     if own == 0:
         os.chown(tmp_path, 12345, -1)
     with pytest.raises(UsageError, match=r"belongs to user .* run workers as the user of the run"):
@@ -257,8 +255,8 @@ def test_worker_goes_on_after_an_item_that_nobody_waits_for(tmp_path: Path) -> N
     folder = tmp_path / TASKS / "folder"
     (folder / jobs.TODO).mkdir(parents=True)
     (folder / jobs.DOING).mkdir()
-    jobs._write(folder / jobs.TASK, RemoteTask.create(fail_late, tmp_path))
-    jobs._write(folder / jobs.TODO / "000000000", tmp_path / TASKS)
+    write_value(folder / jobs.TASK, RemoteTask.create(fail_late, tmp_path))
+    write_value(folder / jobs.TODO / "000000000", tmp_path / TASKS)
     assert work_on(tmp_path, 0.1) == 1
     assert not (tmp_path / TASKS).exists()
 
