@@ -10,8 +10,8 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.standard_streams import write_to_stdout
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.number_range import NumberRange
-from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.shell_quoting import quote_argument
+from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.setting import RUN, Need, setting
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ExecutorOptions:
         from nearkin.executors.processes import Processes
         from nearkin.executors.ray import RayExecutor
 
-        require_one_of("executor", self.executor, EXECUTORS)
+        require_choice("executor", self.executor, EXECUTORS)
         if self.exchange is not None:
             require_object_store(self.exchange)
         if self.executor == PROCESSES:
@@ -117,7 +117,7 @@ class ExecutorOptions:
             return False
         from nearkin.cli.job_files import FORMS, JobFiles
 
-        require_one_of("print", self.print, PRINTED)
+        require_choice("print", self.print, PRINTED)
         files = JobFiles.of_command(work, self.jobs or MOST_JOBS)
         write_to_stdout(FORMS[self.print](files).encode("utf-8", "surrogateescape"))
         return True
@@ -136,15 +136,3 @@ class ExecutorOptions:
         if self.executor in (SPARK, RAY):
             return paused_collector()
         return file_imports()
-
-
-def require_one_of(name: str, value: str, values: tuple[str, ...]) -> None:
-    """Requires that an option has one of its values."""
-    from nearkin.errors import UsageError
-    from nearkin.runtime.suggestions import did_you_mean
-
-    if value not in values:
-        raise UsageError(
-            f"{name_setting(name, value)} is not one of {', '.join(values)}"
-            f"{did_you_mean(value, values)}"
-        )

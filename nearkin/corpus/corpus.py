@@ -72,7 +72,7 @@ from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.validation import check_rows
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.runtime.suggestions import describe_columns, did_you_mean
+from nearkin.runtime.suggestions import describe_columns, did_you_mean, require_choice
 
 TEXT = PlainText()
 FORMATS: dict[str, Format] = {
@@ -131,7 +131,7 @@ class FileCorpus:
         searched: frozenset[str] = frozenset(),
         tables: Sequence[TableVersion] = (),
     ) -> None:
-        _require_known_policy(on_error)
+        require_choice("on_error", on_error, ON_ERROR)
         self.files = tuple(files)
         self.on_error = on_error
         self._parquet = Parquet(ahead)
@@ -684,14 +684,6 @@ class FileCorpus:
             self.require_unchanged(number)
 
 
-def _require_known_policy(on_error: str) -> None:
-    if on_error not in ON_ERROR:
-        raise UsageError(
-            f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}"
-            f"{did_you_mean(on_error, ON_ERROR)}"
-        )
-
-
 def advise_to_reject() -> str:
     """Returns the end of a message about a row that is not a document."""
     return f"Correct the row, or reject such rows with {name_setting('on_error', 'quarantine')}"
@@ -858,7 +850,7 @@ class TableCorpus:
     def __init__(
         self, table: pa.Table, on_error: str = "quarantine", source: object = None
     ) -> None:
-        _require_known_policy(on_error)
+        require_choice("on_error", on_error, ON_ERROR)
         self.table = table
         self.on_error = on_error
         self.source = source

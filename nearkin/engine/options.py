@@ -30,7 +30,7 @@ from nearkin.runtime.argument_types import check_fields
 from nearkin.runtime.process_limits import available_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import require_memory
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.runtime.threads import require_workers
 from nearkin.settings.acceptance import Expression
 from nearkin.settings.acceptance.bounds import Bounds
@@ -200,11 +200,7 @@ class RunOptions(SearchSettings, ClusterSettings):
 
     def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:
         value = getattr(self, name)
-        if value not in list(choices):
-            raise UsageError(
-                f"{name_setting(name, value)} is not valid; choose one of {', '.join(choices)}"
-                f"{did_you_mean(value, choices)}"
-            )
+        require_choice(name, value, choices)
         object.__setattr__(self, name, choices(value))
 
     def _check_similarity(self) -> None:

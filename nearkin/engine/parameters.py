@@ -23,7 +23,7 @@ from nearkin.errors import UsageError
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC, parse_memory
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.acceptance.parser import SIMILAR
 from nearkin.settings.choices import MissingBlock
 from nearkin.settings.keywords import ReadKeywords
@@ -309,11 +309,8 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str]:
     weights = parameters.get("weights")
     frequencies = parameters.get("frequencies")
     resources = resources_of(parameters)
-    if weights not in (None, "tf", "tfidf"):
-        raise UsageError(
-            f"{name_setting('weights', weights)} is not one of tf, "
-            f"tfidf{did_you_mean(weights, ('tf', 'tfidf'))}"
-        )
+    if weights is not None:
+        require_choice("weights", weights, ("tf", "tfidf"))
     measure = parameters.get("measure")
     if weights is not None and measure != "simhash":
         raise UsageError(

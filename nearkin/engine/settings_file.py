@@ -31,7 +31,7 @@ from nearkin.runtime.argument_types import check_type
 from nearkin.runtime.files import write_durably
 from nearkin.runtime.number_range import OPEN_SHARE
 from nearkin.runtime.setting_names import is_named_in, name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from nearkin.settings.acceptance.parser import SIMILAR
 from nearkin.settings.presets import PRESETS as PRESETS
 from nearkin.settings.presets import Preset
@@ -245,11 +245,7 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
     if "distance" in values and "threshold" in values:
         raise UsageError("distance and threshold exclude each other; delete one of them")
     relation = values.get("relation", SIMILARITY)
-    if relation not in (SIMILARITY, CONTAINMENT):
-        raise UsageError(
-            f"relation={relation!r} is not valid; choose one of {SIMILARITY}, {CONTAINMENT}"
-            f"{did_you_mean(relation, (SIMILARITY, CONTAINMENT))}"
-        )
+    require_choice("relation", relation, (SIMILARITY, CONTAINMENT))
     if (max_df := values.get("max_df")) is not None:
         OPEN_SHARE.require("max_df", max_df)
     text_columns_of(values.get("text"))

@@ -18,7 +18,7 @@ from nearkin.runtime.number_range import (
     NumberRange,
 )
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from nearkin.settings.keys import HashKey
 from nearkin.settings.keywords import SpecOptionKeywords
 from nearkin.settings.spec import FINGERPRINT, Spec
@@ -191,16 +191,8 @@ class IndexSettings:
         for name in SIZES:
             size = getattr(self, name)
             object.__setattr__(self, name, None if size is None else _to_bytes(size, name))
-        if self.postings not in POSTINGS:
-            raise UsageError(
-                f"{name_setting('postings', self.postings)} is not one of {', '.join(POSTINGS)}"
-                f"{did_you_mean(self.postings, POSTINGS)}"
-            )
-        if self.combine not in COMBINATIONS:
-            raise UsageError(
-                f"{name_setting('combine', self.combine)} is not valid; choose one of "
-                f"{', '.join(COMBINATIONS)}{did_you_mean(self.combine, COMBINATIONS)}"
-            )
+        require_choice("postings", self.postings, POSTINGS)
+        require_choice("combine", self.combine, COMBINATIONS)
         _require_in_ranges(self)
         _require_both_or_none(self.bands, self.rows)
         self._require_no_fingerprints()

@@ -21,7 +21,7 @@ from nearkin.errors import UsageError
 from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.texts.passages.cutting.request import PassageRequest
 from nearkin.texts.passages.lines.request import LinesRequest
 
@@ -80,17 +80,8 @@ class DocumentOutput:
     weights: DocumentWeights | None = None
 
     def __post_init__(self) -> None:
-        if self.output not in OUTPUTS:
-            raise UsageError(
-                f"{name_setting('output', self.output)} is not one of {', '.join(OUTPUTS)}"
-                f"{did_you_mean(self.output, OUTPUTS)}"
-            )
-        codecs = (SAME_CODEC, *CODECS)
-        if self.codec not in codecs:
-            raise UsageError(
-                f"{name_setting('codec', self.codec)} is not one of {', '.join(codecs)}"
-                f"{did_you_mean(self.codec, codecs)}"
-            )
+        require_choice("output", self.output, OUTPUTS)
+        require_choice("codec", self.codec, (SAME_CODEC, *CODECS))
         if self.codec != SAME_CODEC and not self.has_copies:
             raise UsageError(
                 f"{name_setting('codec', self.codec)} has no effect with "

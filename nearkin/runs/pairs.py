@@ -42,7 +42,7 @@ from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, published_file, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 
 HEADER_BYTES = 1 << 16
 """The number of bytes in which the first line of a file of pairs ends."""
@@ -65,11 +65,7 @@ class Relation(StrEnum):
 
 def require_listable(relation: str, settings: RunOptions, *, expand_exact: bool) -> RunOptions:
     """Returns the options of a run that lists pairs, after checking that they suit the relation."""
-    if relation not in list(Relation):
-        raise UsageError(
-            f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
-            f"{did_you_mean(relation, Relation)}"
-        )
+    require_choice("relation", relation, Relation)
     if settings.max_lost is not None:
         enough = "jaccard >= 0.8 and containment >= 0.95"
         raise UsageError(

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from nearkin.errors import UsageError
+from nearkin.runtime.setting_names import name_setting
+
 MAX_LISTED_NAMES = 20
 """Number of names that a message lists. A wide table has thousands of columns."""
 MAX_DISTANCE = 0.45
@@ -29,6 +32,18 @@ def did_you_mean(name: object, valid: Iterable[object]) -> str:
     if not closest or distance_to(closest) > MAX_DISTANCE:
         return ""
     return f"; did you mean {closest!r}?"
+
+
+def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Requires that a setting has one of its values.
+
+    Raises:
+        UsageError: If it has another one.
+    """
+    valid = list(map(str, choices))
+    if value not in valid:
+        shown = name_setting(name, str(value))
+        raise UsageError(f"{shown} is not one of {', '.join(valid)}{did_you_mean(value, valid)}")
 
 
 def _comparable(name: str) -> str:

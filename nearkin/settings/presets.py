@@ -12,10 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import TypedDict
 
-from nearkin.errors import UsageError
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 
 PRESETS = ("web", "articles", "records", "bibliography", "logs", "code", "titles")
 """The names of the presets. Each is a file of the package."""
@@ -58,11 +57,7 @@ class Preset:
             >>> Preset.read("records").rows[-1]
             100000
         """
-        if name not in PRESETS:
-            raise UsageError(
-                f"{name_setting('preset', name)} is not valid; choose one of {', '.join(PRESETS)}"
-                f"{did_you_mean(name, PRESETS)}"
-            )
+        require_choice("preset", name, PRESETS)
         return _read(name)
 
     def to_record(self) -> MeasuredRecord:

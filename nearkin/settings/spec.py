@@ -13,7 +13,7 @@ from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraErro
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from nearkin.settings.keys import HashKey
 
 FORMAT_VERSION = 2
@@ -262,12 +262,7 @@ class Spec:
         object.__setattr__(
             self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise)
         )
-        if self.measure not in MEASURES:
-            raise UsageError(
-                f"{name_setting('measure', self.measure)} is not one of "
-                f"{', '.join(map(repr, MEASURES))}"
-                f"{did_you_mean(self.measure, MEASURES)}"
-            )
+        require_choice("measure", self.measure, MEASURES)
         usual = {
             "scheme": self.signature_limits.schemes[0],
             "k": self.signature_limits.default_k,

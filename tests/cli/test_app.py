@@ -55,17 +55,17 @@ FAULTS = [
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],
-        "--verify maybe is not valid; choose one of exact, estimate, none",
+        "--verify maybe is not one of exact, estimate, none",
     ),
     (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
     (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "--stem klingon is not one of"),
     (
         ["dedup", "DOCS", "--out", "x", "--on-error", "ignore"],
-        "on-error 'ignore' is not one of quarantine, fail",
+        "--on-error ignore is not one of quarantine, fail",
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--measure", "nearest"],
-        "--measure nearest is not one of 'jaccard'",
+        "--measure nearest is not one of jaccard",
     ),
     (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
     (["dedup", "DOCS"], "missing option --out PATH; see nearkin dedup --help"),

@@ -136,7 +136,7 @@ def test_wrong_pairs_are_shown_side_by_side_without_control_characters(
     ("options", "message"),
     [
         (["--objective", "f2"], "--objective f2 is not valid"),
-        (["--labelled", "pairs"], "--labelled pairs is not valid"),
+        (["--labelled", "pairs"], "--labelled pairs is not one of"),
         (["--out", "labels.csv"], "labels.csv"),
         (["--out", "people.csv"], "people.csv"),
         (["--out", "absent/settings.toml"], "no such folder: absent"),

@@ -155,7 +155,7 @@ def test_contradictions_are_errors(tmp_path: Any, capfd: pytest.CaptureFixture[s
         ({"missing_block": "all"}, "no effect without `block_by`"),
         (
             {"missing_block": "some", "block_by": "n"},
-            "missing_block='some' is not valid; choose one of none, all",
+            "missing_block='some' is not one of none, all",
         ),
         (
             {"missing_block": "all", "block_by": "n", "accept": "jaccard >= 0.8 and same(n)"},

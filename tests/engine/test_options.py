@@ -37,7 +37,7 @@ def test_choices_and_expressions_are_parsed_once() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"verify": "maybe"}, "verify='maybe' is not valid; choose one of exact, estimate, none"),
+        ({"verify": "maybe"}, "verify='maybe' is not one of exact, estimate, none"),
         ({"threshold": 0}, "threshold=0 is out of range"),
         ({"floor": 0.9}, "floor 0.9 is out of range"),
         ({"bands": 3}, "bands and rows go together"),

@@ -102,7 +102,7 @@ def test_reading_options_are_keywords(tmp_path: Path) -> None:
     assert len(nk.dedup(tmp_path, hidden=True)) == 2
     with pytest.raises(nk.RunError, match=r"a\.jsonl, line \d"):
         nk.dedup(tmp_path, on_error="fail")
-    with pytest.raises(nk.UsageError, match="on-error 'stop' is not one of quarantine, fail"):
+    with pytest.raises(nk.UsageError, match="on_error='stop' is not one of quarantine, fail"):
         nk.dedup(pa.table({"text": TEXTS}), on_error="stop")
 
 

@@ -124,7 +124,7 @@ def test_containment_is_refused_for_clusters() -> None:
         ("distance = 3\nthreshold = 0.9", "distance and threshold exclude each other"),
         ("measure = 'cosine'\nshingle = 'words:1'", "shingle='words:1' does not go with"),
         ("weights = 'tf'", "weights='tf' requires measure='simhash'"),
-        ("relation = 'contained'", "relation='contained' is not valid"),
+        ("relation = 'contained'", "relation='contained' is not one of"),
         ("max_df = 2.0", "max_df=2.0 is out of range"),
         ("keep = 'length sideways'", "keep"),
         ("accept = 'contained'\nthreshold = 0.8", "`threshold` and accept='contained' exclude"),

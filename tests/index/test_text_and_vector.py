@@ -600,7 +600,7 @@ def test_an_index_of_both_kinds_has_a_format_that_older_versions_refuse(tmp_path
         ({"combine": "both"}, "pass `vector`"),
         (
             {"combine": "bot", "vector": VECTOR},
-            "is not valid; choose one of either, both; did you mean",
+            "is not one of either, both; did you mean",
         ),
         ({"spec": VECTORS, "vector": VECTOR}, "the Spec of this index is of vectors"),
         ({"distance": 3, "vector": VECTOR}, "distance=3 cannot be combined with `vector`"),

@@ -100,7 +100,7 @@ def test_labels_of_one_kind_are_refused(
     ("options", "message"),
     [
         ({"objective": "f2"}, "objective='f2' is not valid"),
-        ({"labelled": "pairs"}, "labelled='pairs' is not valid"),
+        ({"labelled": "pairs"}, "labelled='pairs' is not one of"),
         ({"sample": 1}, "sample=1 is out of range; it must be at least 2"),
         ({"seed": -1}, "seed=-1 is not an unsigned 64-bit number"),
         ({"text": "body"}, "no column 'body'"),

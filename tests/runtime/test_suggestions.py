@@ -8,7 +8,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.errors import UsageError
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from tests.cli.conftest import run
 
 MISSPELT = [
@@ -161,3 +161,11 @@ def test_grid_refuses_names_that_are_not_settings_of_a_run(
     message = capsys.readouterr().err
     assert f"unknown setting {name!r} of the grid; " in message
     assert "; valid settings are accept, " in message
+
+
+def test_a_value_that_a_setting_does_not_have_is_refused_with_those_that_it_has() -> None:
+    require_choice("verify", "exact", ("exact", "none"))
+    with pytest.raises(
+        UsageError, match=r"^verify='exakt' is not one of exact, none; did you mean"
+    ):
+        require_choice("verify", "exakt", ("exact", "none"))

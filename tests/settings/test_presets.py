@@ -132,7 +132,7 @@ def test_tune_says_for_which_sizes_the_starting_point_was_measured(
 
 
 def test_unknown_preset_of_options_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"preset='record' is not valid; .*records"):
+    with pytest.raises(UsageError, match=r"preset='record' is not one of .*records"):
         RunOptions(preset="record")
 
 

@@ -33,8 +33,8 @@ from nearkin.quality.evaluate.intervals import Estimate, Proportion
 from nearkin.quality.evaluate.totals import LabelledTotals, count_clusters, count_pairs
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import is_binary
-from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.decisions import Decisions, Verdict, read_decisions
 from nearkin.settings.decisions.files import JSON_LINES, PARQUET, holds_decisions
 from nearkin.stages.cluster import kernels
@@ -318,11 +318,7 @@ def close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
 
 def parse_labelled(labelled: str) -> Labelled:
     """Returns what was chosen for labelling, by its name."""
-    if labelled not in list(Labelled):
-        raise UsageError(
-            f"{name_setting('labelled', labelled)} is not valid; choose one of "
-            f"{', '.join(Labelled)}{did_you_mean(labelled, Labelled)}"
-        )
+    require_choice("labelled", labelled, Labelled)
     return Labelled(labelled)
 
 

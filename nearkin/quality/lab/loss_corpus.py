@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 
 SYLLABLES = ("ba", "do", "ke", "li", "mu", "na", "po", "ri", "sa", "tu", "ve", "wo", "ze")
 SYLLABLES_PER_WORD = 4
@@ -263,11 +263,7 @@ def score_losses(corpus: Sequence[LabelledDocument], kept_of: Mapping[str, str])
 
 def parse_loss_kind(name: str) -> LossKind:
     """Returns the kind of a name."""
-    if name not in list(LossKind):
-        raise UsageError(
-            f"{name_setting('losses', name)} is not one of {', '.join(LossKind)}"
-            f"{did_you_mean(name, LossKind)}"
-        )
+    require_choice("losses", name, LossKind)
     return LossKind(name)
 
 

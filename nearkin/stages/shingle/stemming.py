@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MissingExtraError, UsageError
+from nearkin.errors import IncompatibleError, MissingExtraError
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.spec import (
     STEMMER_SUFFIX,
     UNRECORDED_STEMMER,
@@ -64,11 +64,7 @@ def open_stemmer(language: str) -> Stemmer:
         raise MissingExtraError.for_extra(
             f"{name_setting('stem', language)} requires snowballstemmer", "stem"
         )
-    if language not in languages:
-        raise UsageError(
-            f"{name_setting('stem', language)} is not one of {', '.join(languages)}"
-            f"{did_you_mean(language, languages)}"
-        )
+    require_choice("stem", language, languages)
     module = importlib.import_module(f"snowballstemmer.{language}{STEMMER_SUFFIX}")
     class_name = "".join(part.title() for part in language.split("_")) + "Stemmer"
     created: Stemmer = getattr(module, class_name)()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from nearkin.texts.passages.cutting.request import CUT_SPANS, CutRequest, CutUnit
 
 SUITE_FIELDS = ("question", "answer", "context", "options")
@@ -80,23 +80,15 @@ class DecontaminationRequest:
             >>> DecontaminationRequest.parse("exact", {"answer": 0.9}).threshold_of("question")
             0.7
         """
-        if operating_point not in OPERATING_POINTS:
-            raise UsageError(
-                f"{name_setting('operating_point', operating_point)} is not one of "
-                f"{', '.join(OPERATING_POINTS)}{did_you_mean(operating_point, OPERATING_POINTS)}"
-            )
+        require_choice("operating_point", operating_point, OPERATING_POINTS)
         for name, threshold in (field_thresholds or {}).items():
             if not 0 < threshold <= 1:
                 raise UsageError(
                     f"{name_setting('field_thresholds')} for {name!r} is {threshold:g}, which is "
                     "out of range; a threshold is above 0 and at most 1"
                 )
-        actions = [str(known) for known in ContaminationAction]
-        if action is not None and action not in actions:
-            raise UsageError(
-                f"{name_setting('action', action)} is not one of {', '.join(actions)}"
-                f"{did_you_mean(action, actions)}"
-            )
+        if action is not None:
+            require_choice("action", action, ContaminationAction)
         cut = None
         if action == ContaminationAction.CUT:
             cut = CutRequest.parse(cut_unit or str(CutUnit.PASSAGE))

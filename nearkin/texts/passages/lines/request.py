@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.stages.cluster.keep import DEFAULT_ORDER
 from nearkin.texts.passages.cutting.request import CutUnit
 
@@ -95,13 +95,8 @@ class LinesRequest:
                 f"{name_setting(name, written)} is out of range; it must be at least "
                 f"{LEAST_DOCUMENTS}"
             )
-        actions = [str(known) for known in LinesAction]
         chosen = LinesAction.KEEP_ONE if action is None else action
-        if chosen not in actions:
-            raise UsageError(
-                f"{name_setting('lines_action', chosen)} is not one of {', '.join(actions)}"
-                f"{did_you_mean(chosen, actions)}"
-            )
+        require_choice("lines_action", chosen, LinesAction)
         return cls(
             unit, least, LinesAction(chosen), keep or DEFAULT_ORDER, counted=Counted(counted)
         )
