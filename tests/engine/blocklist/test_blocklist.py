@@ -119,7 +119,7 @@ def test_a_list_of_vectors_and_a_threshold_out_of_range_are_refused() -> None:
         nk.Blocklist(nk.Spec(measure="hamming", unit="fingerprint", n=64))
     with pytest.raises(nk.UsageError, match="one of vectors"):
         nk.Blocklist(nk.Spec(measure="cosine", unit="vector", n=3))
-    with pytest.raises(nk.UsageError, match="outside"):
+    with pytest.raises(nk.UsageError, match="out of range"):
         nk.Blocklist().match(["a b c"], threshold=0)
 
 
