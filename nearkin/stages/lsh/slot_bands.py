@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from nearkin.errors import UsageError
-from nearkin.runtime.number_range import OPEN_SHARE
+from nearkin.runtime.number_range import OPEN_SHARE, SHARE_ABOVE_0
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import MEASURES
 from nearkin.stages.lsh.curve import (
@@ -138,8 +138,7 @@ def solve_banding(
         >>> banding.bands, banding.rows, banding.recall >= 0.95
         (13, 7, True)
     """
-    if not 0 < collision <= 1:
-        raise UsageError(f"threshold {collision} is outside the range 0 to 1")
+    SHARE_ABOVE_0.require("threshold", collision)
     OPEN_SHARE.require("recall", recall)
     best: tuple[float, int, int] | None = None
     for rows in range(1, k + 1):

@@ -44,7 +44,7 @@ def test_unreachable_recall_error_names_remedy() -> None:
 
 @pytest.mark.parametrize(("threshold", "recall"), [(0.0, 0.9), (1.1, 0.9), (0.8, 0.0), (0.8, 1.0)])
 def test_threshold_and_recall_outside_range_are_rejected(threshold: float, recall: float) -> None:
-    with pytest.raises(UsageError, match="outside"):
+    with pytest.raises(UsageError, match="is out of range"):
         solve_banding(threshold, recall, 128)
 
 
