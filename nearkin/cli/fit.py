@@ -125,10 +125,11 @@ def fit(
     with file_imports():
         from nearkin.corpus import FileCorpus, detect_dimensions
         from nearkin.quality.evaluate.golden import parse_labelled, read_golden_set
-        from nearkin.quality.fit.fitting import FitRequest, fit_settings
+        from nearkin.quality.fit.fitting import FitRequest
         from nearkin.quality.fit.objective import Objective
         from nearkin.reports.run_warnings import warn_of_inputs
         from nearkin.runs.choose import choose_settings
+        from nearkin.runs.fit import fit_corpus
 
     request = FitRequest(
         objective=Objective.parse(objective),
@@ -185,7 +186,7 @@ def fit(
         return
     assert golden is not None
     try:
-        fitted = fit_settings(corpus, requested_columns, golden, request, progress)
+        fitted = fit_corpus(corpus, requested_columns, golden, request, progress)
     finally:
         progress.close()
     _write_settings(fitted, out)

@@ -9,32 +9,28 @@ documents without doubt is chosen.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Unpack, cast
 
-import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of, memory_of
-from nearkin.engine.second_measure import to_final_clusters
 from nearkin.engine.short_documents import USUAL_THRESHOLD, count_short_documents
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.doubtful_removals import (
     FEW_DOUBTFUL,
     THRESHOLD_STEP,
-    DoubtfulRemovals,
-    RemovalSample,
-    find_doubtful_removals,
 )
-from nearkin.quality.fit.documents import FitDocuments, read_documents
+from nearkin.quality.fit.documents import FitDocuments
 from nearkin.quality.fit.log_lines import measure_log_shares
 from nearkin.reports.run_warnings import log_warnings
-from nearkin.runs.temporary_runs import open_corpus, prepare_run
+from nearkin.runs.temporary_runs import open_corpus
+from nearkin.runs.trial import find_doubtful, make_table, read_sample
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.keywords import ReadKeywords
@@ -43,13 +39,6 @@ from nearkin.settings.spec import Spec
 from nearkin.settings.table import FieldColumnSettings, ReadSettings, ResourceSettings, names_of
 from nearkin.stages.sketch.resources import NO_RESOURCES
 from nearkin.stages.verify.jaccard import SetBuilder
-
-SAMPLED_DOCUMENTS = 20_000
-"""The largest number of documents that are deduplicated by each candidate."""
-COMPARED_DOCUMENTS = 3000
-"""The number of documents of 2,000 bytes that are deduplicated. The work grows with the number of
-documents and with their total size, so more of smaller ones are (see `limit_compared`)."""
-SAMPLE_SEED = 1
 
 
 class Candidate(NamedTuple):
@@ -168,7 +157,7 @@ def choose_for_run(
         return None
     if not _are_short(beginning) and not measure_log_shares(beginning).are_logs:
         return None
-    documents = _read_sample(corpus, columns, parameters.get("across"), progress)
+    documents = read_sample(corpus, columns, parameters.get("across"), progress)
     chosen = _choose_for_logs(documents, columns)
     if chosen is not None or not _are_short(documents.contents):
         return chosen
@@ -204,31 +193,16 @@ def choose_settings(
             "settings are chosen without labels for texts only, because words show what differs; "
             f"pass {name_setting('labels')}"
         )
-    documents = _read_sample(corpus, columns, across, progress)
+    documents = read_sample(corpus, columns, across, progress)
     chosen = _choose_for_logs(documents, columns)
     return chosen or _choose(documents, workers, progress, AUTOMATIC)
-
-
-def _read_sample(
-    corpus: Corpus, columns: Columns, across: str | None, progress: Progress
-) -> FitDocuments:
-    return read_documents(
-        corpus,
-        columns,
-        (),
-        SAMPLED_DOCUMENTS,
-        SAMPLE_SEED,
-        progress,
-        compared=COMPARED_DOCUMENTS,
-        across=across,
-    )
 
 
 def _choose(
     documents: FitDocuments, workers: int, progress: Progress, memory: int | str
 ) -> ChosenSettings:
     """Chooses settings for the documents of a sample."""
-    table = _make_table(documents)
+    table = make_table(documents)
     progress.stage("choose", len(CANDIDATES))
     tried = []
     for candidate in CANDIDATES:
@@ -290,13 +264,6 @@ def _choose_for_logs(documents: FitDocuments, columns: Columns) -> ChosenSetting
     )
 
 
-def _make_table(documents: FitDocuments) -> pa.Table:
-    table = {"id": pa.array(documents.ids, pa.large_string()), "text": documents.contents}
-    if documents.sources is not None:
-        table["source"] = pa.array(map(str, documents.sources.hashes.tolist()), pa.string())
-    return pa.table(table)
-
-
 def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str) -> TriedSettings:
     """Finds the lowest threshold of a candidate at which few removals are doubtful.
 
@@ -307,7 +274,12 @@ def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str)
     most = 0
     accepted: TriedSettings | None = None
     for _ in range(MOST_RUNS):
-        doubtful = _remove(candidate, threshold, table, workers, memory)
+        settings: RunParameters = {
+            "shingle": candidate.shingle,
+            "measure": candidate.measure,
+            "threshold": threshold,
+        }
+        doubtful = find_doubtful(settings, table, workers, memory)
         if doubtful is None:
             break
         most = max(most, doubtful.near)
@@ -324,28 +296,3 @@ def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str)
             break
         threshold = max(higher, round(threshold + THRESHOLD_STEP, 2))
     return accepted or TriedSettings(candidate.shingle, candidate.measure, None, most)
-
-
-def _remove(
-    candidate: Candidate, threshold: float, table: pa.Table, workers: int, memory: int | str
-) -> DoubtfulRemovals | None:
-    """Deduplicates the sample with a threshold. Returns None if there are no near-duplicates."""
-    parameters: RunParameters = {
-        "shingle": candidate.shingle,
-        "measure": candidate.measure,
-        "threshold": threshold,
-        "max_removed": 1.0,
-        "workers": workers,
-        "memory": memory,
-    }
-    if "source" in table.column_names:
-        parameters["across"] = "source"
-    # The folder of the run is deleted with it.
-    temporary = prepare_run(table, "id", None, LoggedProgress(), parameters)
-    run = temporary.run
-    clusters = to_final_clusters(run)
-    documents = run.documents()
-    sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1)
-    for batch in run.corpus.batches(run.columns):
-        sample.texts.observe(batch.first, batch.documents[run.columns.content])
-    return find_doubtful_removals(sample, clusters, run.options.spec, documents.ids)

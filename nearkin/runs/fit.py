@@ -1,12 +1,16 @@
 """The function `nearkin.fit`."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
-from nearkin.corpus import detect_dimensions
+import pyarrow as pa
+
+from nearkin.corpus import Columns, Corpus, detect_dimensions
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of
+from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.golden import (
     GoldenSet,
     golden_set_from_clusters,
@@ -18,10 +22,12 @@ from nearkin.quality.fit.objective import Objective
 from nearkin.quality.fit.result import FitResult
 from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.temporary_runs import open_corpus
+from nearkin.runs.trial import find_doubtful, make_table, read_sample
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.keywords import ReadKeywords
 
 
@@ -106,6 +112,24 @@ def fit(
     corpus = open_corpus(data, reading)
     columns = detect_dimensions(corpus, columns)
     with open_progress(progress) as updates:
-        fitted = fit_settings(corpus, columns, golden, request, updates)
+        fitted = fit_corpus(corpus, columns, golden, request, updates)
     log_warnings(fitted.warnings)
     return fitted
+
+
+def fit_corpus(
+    corpus: Corpus, columns: Columns, golden: GoldenSet, request: FitRequest, progress: Progress
+) -> FitResult:
+    """Chooses settings from labels, and tries what labelled pairs of texts suggest."""
+    if columns.text is None:
+        return fit_settings(corpus, columns, golden, request, progress)
+
+    @cache
+    def read_table() -> pa.Table:
+        return make_table(read_sample(corpus, columns, request.across, progress))
+
+    def examine(settings: Mapping[str, object]) -> DoubtfulRemovals | None:
+        given = {name: value for name, value in settings.items() if name != "across"}
+        return find_doubtful(cast("RunParameters", given), read_table(), request.workers, AUTOMATIC)
+
+    return fit_settings(corpus, columns, golden, request, progress, examine)

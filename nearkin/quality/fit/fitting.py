@@ -1,6 +1,6 @@
 """The fit: from a corpus and labels to settings, with what is known of their quality."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
+from nearkin.quality.evaluate.doubtful_removals import FEW_DOUBTFUL, DoubtfulRemovals
 from nearkin.quality.evaluate.golden import GoldenSet, Labelled
 from nearkin.quality.fit.definition import (
     COSINE,
@@ -54,6 +55,8 @@ SAMPLE_DOCUMENTS = 4000
 """The default number of documents of which all pairs are compared."""
 DEFAULT_THRESHOLD = 0.8
 SHOWN_CHOICES = 3
+MOST_TRIALS = 4
+"""The largest number of thresholds of a choice that are tried over the inputs."""
 SHOWN_MISTAKES = 10
 FEW_GROUPS = 30
 """The number of groups with duplicates below which a warning tells to label more."""
@@ -67,6 +70,10 @@ EVIDENCE_OF_STEPS = {
     **{step: mask.pattern for step, mask in MASKS.items()},
 }
 """Patterns without which a step of normalization changes no text."""
+TRIAL_NOISE = 0.03
+"""The score by which settings must be better in a trial than those that the labels prefer."""
+Trial = Callable[[Mapping[str, object]], DoubtfulRemovals | None]
+"""Examines what settings remove from the inputs. Returns None if that is nothing."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,13 @@ def fit_settings(
     golden: GoldenSet,
     request: FitRequest,
     progress: Progress,
+    trial: Trial | None = None,
 ) -> FitResult:
-    """Chooses settings from labels."""
+    """Chooses settings from labels.
+
+    Labelled pairs say nothing about the pairs that nobody labelled, so a trial with the inputs
+    judges what is chosen from them.
+    """
     documents, labels, sampled = read_labelled_documents(corpus, columns, golden, request, progress)
     one_source = None
     if documents.sources is not None:
@@ -123,6 +135,17 @@ def fit_settings(
         for choice in different_choices(ranked, SHOWN_CHOICES)
     ]
     choices = _sort_fitted(choices, request.objective)
+    if trial is not None and golden.clusters is None:
+        progress.stage("try", len(choices))
+        choices = [
+            _try_over_inputs(labels, scorer, choice, request.objective, trial, progress)
+            for choice in choices
+        ]
+        best = _best_tried(choices, request.objective)
+        choices = [best, *(choice for choice in choices if choice is not best)]
+    removals = choices[0].removals
+    if held_out is not None and removals is not None:
+        held_out = held_out.with_wrong_removals(removals.wrong)
     default = None
     if columns.vector is None:
         default_scores = labels.score(scorer, DEFAULT_DEFINITION)
@@ -137,7 +160,7 @@ def fit_settings(
         default=default,
         held_out=held_out,
         objective=str(request.objective),
-        is_met=_rank(best, request.objective)[0],
+        is_met=best.rank(request.objective)[0],
         labels=_count_labels(labels, documents, sampled, one_source),
         tried=len(table.curves),
         false_pairs=_quote_pairs(scorer, best, mistakes.false_pairs),
@@ -264,14 +287,53 @@ def judge_settings(
     )
 
 
-def _rank(fitted: FittedSettings, objective: Objective) -> tuple[bool, float, float]:
-    return objective.rank_at(fitted.curve, fitted.position)
+def _try_over_inputs(
+    labels: FitLabels,
+    scorer: DocumentScorer,
+    choice: FittedSettings,
+    objective: Objective,
+    trial: Trial,
+    progress: Progress,
+) -> FittedSettings:
+    """Returns a choice with the threshold that is best by the labels and by what it removes."""
+    scores = labels.score(scorer, choice.definition)
+    best: FittedSettings | None = None
+    threshold = choice.threshold
+    for _ in range(MOST_TRIALS):
+        judged = judge_settings(scores, choice.definition, threshold, scorer.documents)
+        removals = trial(judged.settings)
+        judged = replace(judged, removals=removals)
+        best = judged if best is None else _best_tried([best, judged], objective)
+        if removals is None:
+            break
+        higher = max(removals.best_threshold, removals.advised_threshold or 0.0)
+        if higher <= threshold and removals.share > FEW_DOUBTFUL:
+            # up to there, the labels have no preference
+            _, last = judged.curve.plateau(judged.position)
+            higher = float(judged.curve.thresholds[last])
+        if higher <= threshold:
+            break
+        threshold = higher
+    progress.advance(1)
+    assert best is not None
+    return best
+
+
+def _best_tried(tried: Sequence[FittedSettings], objective: Objective) -> FittedSettings:
+    """Returns the first settings, or later ones that are better by more than trials err."""
+    best = tried[0]
+    for judged in tried[1:]:
+        is_met, score, _ = judged.rank(objective)
+        is_best_met, best_score, _ = best.rank(objective)
+        if (is_met, score - TRIAL_NOISE) > (is_best_met, best_score):
+            best = judged
+    return best
 
 
 def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list[FittedSettings]:
     by_definition = {settings.definition: settings for settings in fitted}
     choices = [
-        Choice(settings.definition, settings.threshold, _rank(settings, objective))
+        Choice(settings.definition, settings.threshold, settings.rank(objective))
         for settings in fitted
     ]
     return [by_definition[choice.definition] for choice in sort_choices(choices)]
@@ -494,7 +556,7 @@ def _warn_of_choice(
     documents: FitDocuments,
 ) -> list[str]:
     warnings = []
-    if not _rank(best, objective)[0]:
+    if not best.rank(objective)[0]:
         assert objective.limited is not None
         reached = best.curve.scores_at(best.position)[objective.limited]
         nearest = f"have a {objective.limited} of {reached:.3f}"
@@ -513,6 +575,9 @@ def _warn_of_choice(
                 f"the settings reach {objective} on the labels, but only {expected:.3f} in "
                 "cross-validation; ask for a higher minimum, or label more"
             )
+    doubt = None if best.removals is None else best.removals.warn()
+    if doubt is not None:
+        warnings.append(f"with these settings, {doubt}; label such pairs")
     first, last = best.curve.plateau(best.position)
     if first == 0:
         warnings.append(

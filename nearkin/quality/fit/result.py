@@ -8,9 +8,10 @@ from typing import NotRequired, TypedDict
 import numpy as np
 
 from nearkin.engine.settings_file import REMARK, Settings, write_settings
+from nearkin.quality.evaluate.doubtful_removals import FEW_DOUBTFUL, DoubtfulRemovals
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.definition import Definition
-from nearkin.quality.fit.objective import Curve
+from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.validation import HeldOut
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_percent
@@ -28,6 +29,7 @@ class FittedRecord(TypedDict):
         folds: Number of folds, if the scores are held out.
         lost: Share of the labelled clusters of which no document is kept, if clusters are labelled.
         removed: Share of the redundant documents that are removed, if clusters are labelled.
+        doubtful_removals: What they remove from the inputs, as in run.json, if pairs are labelled.
     """
 
     settings: NotRequired[dict[str, object]]
@@ -37,6 +39,7 @@ class FittedRecord(TypedDict):
     folds: NotRequired[int]
     lost: NotRequired[float]
     removed: NotRequired[float]
+    doubtful_removals: NotRequired[dict[str, object]]
 
 
 class FitRecord(TypedDict):
@@ -98,6 +101,8 @@ class FittedSettings:
         curve: Precision and recall at every threshold.
         across: Column of sources, of which only different ones are compared, or None.
         columns: Columns whose texts are joined, chosen from several ones. Empty if there was one.
+        removals: What they remove from the inputs, and how much of it is doubtful. None if that was
+            not tried, because clusters are labelled, or if they remove nothing.
     """
 
     definition: Definition
@@ -108,6 +113,7 @@ class FittedSettings:
     curve: Curve = field(repr=False)
     across: str | None = None
     columns: tuple[str, ...] = ()
+    removals: DoubtfulRemovals | None = None
 
     @property
     def position(self) -> int:
@@ -123,6 +129,21 @@ class FittedSettings:
         if self.across is not None:
             settings["across"] = self.across
         return settings
+
+    def rank(self, objective: Objective) -> tuple[bool, float, float]:
+        """Returns the key by which an objective compares settings, see `Objective.rank_at`.
+
+        The precision is at most the one that is expected of the removals from the inputs, unless
+        few of them are doubtful.
+        """
+        if self.removals is None or self.removals.share <= FEW_DOUBTFUL:
+            return objective.rank_at(self.curve, self.position)
+        place = slice(self.position, self.position + 1)
+        together = self.curve.together[place]
+        precision = np.minimum(self.curve.precision[place], 1 - self.removals.wrong.mean)
+        wrong = together / precision - together
+        point = Curve(self.curve.thresholds[place], self.curve.duplicates, together, wrong)
+        return objective.rank_at(point, 0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +174,8 @@ class FitResult:
         choices: The best settings of up to three different kinds. The first one is `best`.
         default: The settings of a run without options. None for vectors.
         held_out: Scores in cross-validation, which are those to expect on documents without labels.
-            None if only one cluster has duplicates.
+            If pairs are labelled, the precision is also that of the removals from the inputs. None
+            if only one cluster has duplicates.
         objective: What was maximized, for example `f1`.
         is_met: Whether the minimum of the objective is met, if it has one.
         labels: Numbers of labels.
@@ -275,6 +297,8 @@ def _settings_record(fitted: FittedSettings) -> FittedRecord:
         "recall": asdict(fitted.recall),
         "f1": asdict(fitted.f1),
     }
+    if fitted.removals is not None:
+        record["doubtful_removals"] = fitted.removals.to_record()
     if fitted.curve.lost is not None and fitted.curve.removed is not None:
         record["lost"] = float(fitted.curve.lost[fitted.position])
         record["removed"] = float(fitted.curve.removed[fitted.position])

@@ -11,11 +11,12 @@ exists (Bengio, Grandvalet, *No unbiased estimator of the variance of k-fold cro
 JMLR 2004). Simulations show how often they hold nevertheless.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.engine.removal_limit import WrongShare
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.evaluate.totals import LabelledTotals
 from nearkin.quality.fit.definition import Definition
@@ -78,6 +79,24 @@ class HeldOut:
     folds: tuple[FoldChoice, ...]
     kept: KeptCounts | None = None
 
+    def with_wrong_removals(self, wrong: WrongShare) -> "HeldOut":
+        """Returns the scores with what is expected of the removals from the inputs.
+
+        Labelled pairs say nothing about the pairs that nobody labelled, which are often less, and
+        sometimes more similar. So both intervals count.
+        """
+        precision = Estimate(
+            min(self.precision.value, 1 - wrong.mean),
+            min(self.precision.low, 1 - wrong.high),
+            max(self.precision.high, 1 - wrong.low),
+        )
+        f1 = Estimate(
+            _harmonic_mean(precision.value, self.recall.value),
+            _harmonic_mean(precision.low, self.recall.low),
+            _harmonic_mean(precision.high, self.recall.high),
+        )
+        return replace(self, precision=precision, f1=f1)
+
     def limited_score(self, objective: Objective) -> float:
         """Returns the score that an objective limits."""
         if self.kept is not None and objective.needs_clusters:
@@ -108,6 +127,10 @@ class HeldOut:
             return False
         error = float(gains.std(ddof=1)) / len(gains) ** 0.5
         return float(gains.mean()) > max(LEAST_GAIN, ERRORS_OF_GAIN * error)
+
+
+def _harmonic_mean(precision: float, recall: float) -> float:
+    return 2 * precision * recall / max(precision + recall, 1e-9)
 
 
 def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.ndarray:

@@ -50,6 +50,8 @@ def print_fit(fitted: FitResult, console: Console) -> None:
             scores.add_row(Text("clusters lost", style="dim"), format_fraction(kept.lost_share))
             scores.add_row(Text("copies removed", style="dim"), format_fraction(kept.removed_share))
         console.print(scores)
+    if fitted.best.removals is not None:
+        console.print(Text(f"Removed from the inputs: {fitted.best.removals.describe()}"))
     false_count = format_count(fitted.false_count, "distinct pair")
     missed_count = format_count(fitted.missed_count, "pair")
     found_phrase = "is found" if fitted.false_count == 1 else "are found"

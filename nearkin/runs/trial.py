@@ -1,0 +1,80 @@
+"""Trial runs over a sample of documents, which show what settings would remove."""
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Columns, Corpus
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.second_measure import to_final_clusters
+from nearkin.quality.evaluate.doubtful_removals import (
+    DoubtfulRemovals,
+    RemovalSample,
+    find_doubtful_removals,
+)
+from nearkin.quality.fit.documents import FitDocuments, read_documents
+from nearkin.runs.temporary_runs import prepare_run
+from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.settings.spec import Spec
+
+SAMPLED_DOCUMENTS = 20_000
+"""The largest number of documents of a sample."""
+COMPARED_DOCUMENTS = 3000
+"""The number of documents of 2,000 bytes of a sample. The work grows with the number of documents
+and with their total size, so there are more of smaller ones (see `limit_compared`)."""
+SAMPLE_SEED = 1
+
+
+def read_sample(
+    corpus: Corpus, columns: Columns, across: str | None, progress: Progress
+) -> FitDocuments:
+    """Draws the documents that trial runs deduplicate, with the texts of single columns."""
+    return read_documents(
+        corpus,
+        columns,
+        (),
+        SAMPLED_DOCUMENTS,
+        SAMPLE_SEED,
+        progress,
+        compared=COMPARED_DOCUMENTS,
+        across=across,
+        choosable=columns.sources if columns.joined else (),
+    )
+
+
+def make_table(documents: FitDocuments) -> pa.Table:
+    """Returns the table over which trial runs are made."""
+    table: dict[str, pa.Array] = {"text": documents.contents}
+    if documents.texts is not None:
+        texts = documents.texts
+        table = {column: texts.of_documents.field(column) for column in texts.columns}
+    table["id"] = pa.array(documents.ids, pa.large_string())
+    if documents.sources is not None:
+        table["source"] = pa.array(map(str, documents.sources.hashes.tolist()), pa.string())
+    return pa.table(table)
+
+
+def find_doubtful(
+    settings: RunParameters, table: pa.Table, workers: int, memory: int | str
+) -> DoubtfulRemovals | None:
+    """Deduplicates a sample, and examines what is removed.
+
+    Values that the settings mask are compared too, because whether they matter is the question.
+    Returns None if no near-duplicates are removed.
+    """
+    parameters: RunParameters = {
+        **settings,
+        "max_removed": 1.0,
+        "workers": workers,
+        "memory": memory,
+    }
+    if "source" in table.column_names:
+        parameters["across"] = "source"
+    # The folder of the run is deleted with it.
+    temporary = prepare_run(table, "id", None, LoggedProgress(), parameters)
+    run = temporary.run
+    clusters = to_final_clusters(run)
+    documents = run.documents()
+    sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1)
+    for batch in run.corpus.batches(run.columns):
+        sample.texts.observe(batch.first, batch.documents[run.columns.content])
+    return find_doubtful_removals(sample, clusters, Spec(), documents.ids)
