@@ -15,7 +15,7 @@ from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.populations.population import make_population
 from nearkin.cli.app import run
 from nearkin.errors import RunError
-from nearkin.runs import choose as choosing
+from nearkin.runs import trial
 
 
 def find_wrong(rows: LabelledSet, settings: dict[str, object]) -> tuple[float, float]:
@@ -69,7 +69,7 @@ def test_sources_are_compared_across() -> None:
 
 
 def test_sample_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "SAMPLED_DOCUMENTS", 500)
+    monkeypatch.setattr(trial, "SAMPLED_DOCUMENTS", 500)
     rows = make_population("members", 800, 2).documents
     chosen = nk.choose(rows, id="id")
     assert "500 of 800 documents were compared" in chosen.warnings[0]

@@ -193,7 +193,7 @@ def test_labelled_documents_of_which_none_fit_are_refused(
 
 
 def _products() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Returns products of several variants, of which some have a misspelled copy, and these pairs."""
+    """Returns products of several variants, some of which have a misspelled copy, and the pairs."""
     draw = random.Random(4)
     words = ["".join(draw.choices(string.ascii_lowercase, k=7)) for _ in range(200)]
     lines = [" ".join(draw.sample(words, 5)) for _ in range(120)]
