@@ -1,7 +1,5 @@
 """The function `nearkin.fit`: its labels, its warnings and its errors."""
 
-import random
-import string
 from pathlib import Path
 
 import pytest
@@ -190,34 +188,6 @@ def test_labelled_documents_of_which_none_fit_are_refused(
     monkeypatch.setattr(documents, "COMPARED_BYTES", 100)
     with pytest.raises(nk.UsageError, match=r"1\d labelled documents were left out because"):
         nk.fit(CORPUS.table, CORPUS.clusters, id="id")
-
-
-def _products() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Returns products of several variants, some of which have a misspelled copy, and the pairs."""
-    draw = random.Random(4)
-    words = ["".join(draw.choices(string.ascii_lowercase, k=7)) for _ in range(200)]
-    lines = [" ".join(draw.sample(words, 5)) for _ in range(120)]
-    names = [f"{line} {' '.join(draw.sample(words, 2))}" for line in lines for _ in range(6)]
-    copied = draw.sample(range(len(names)), 60)
-    copies = [names[number].replace(" ", " x", 1) for number in copied]
-    ids = [str(number) for number in range(len(names) + len(copies))]
-    pairs = [(str(number), ids[len(names) + place]) for place, number in enumerate(copied)]
-    return {"id": ids, "text": [*names, *copies]}, pairs
-
-
-def test_labelled_pairs_are_bounded_by_what_is_removed_from_all_documents() -> None:
-    table, copies = _products()
-    # nobody labelled two products of one line, so that every threshold separates the labels
-    distinct = [(str(number), str(number + 6)) for number in range(60)]
-    answers = [True] * len(copies) + [False] * len(distinct)
-    labels = golden_set_from_pairs([*copies, *distinct], answers)
-    fitted = nk.fit(table, labels, id="id")
-    result = nk.dedup(table, id="id", settings=fitted.settings, max_removed=1.0)
-    assert 60 <= len(result.removed) <= 80
-    assert fitted.best.removals is not None
-    assert fitted.best.removals.share <= 0.1
-    assert fitted.held_out is not None
-    assert fitted.held_out.precision.low <= 0.75
 
 
 def test_labelled_clusters_are_not_tried_over_the_inputs(fitted: nk.FitResult) -> None:

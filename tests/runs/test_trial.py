@@ -1,0 +1,62 @@
+"""Trials of settings over the inputs, by which labelled pairs are judged."""
+
+import random
+import string
+
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.engine.keywords import RunParameters
+from nearkin.quality.evaluate.golden import golden_set_from_pairs
+from nearkin.runs.trial import find_doubtful
+from nearkin.runtime.sizes import AUTOMATIC
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def _products() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """Returns products of several variants, some of which have a misspelled copy, and the pairs."""
+    draw = random.Random(4)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=7)) for _ in range(200)]
+    lines = [" ".join(draw.sample(words, 5)) for _ in range(120)]
+    names = [f"{line} {' '.join(draw.sample(words, 2))}" for line in lines for _ in range(6)]
+    copied = draw.sample(range(len(names)), 60)
+    copies = [names[number].replace(" ", " x", 1) for number in copied]
+    ids = [str(number) for number in range(len(names) + len(copies))]
+    pairs = [(str(number), ids[len(names) + place]) for place, number in enumerate(copied)]
+    return {"id": ids, "text": [*names, *copies]}, pairs
+
+
+def test_labelled_pairs_are_bounded_by_what_is_removed_from_all_documents() -> None:
+    table, copies = _products()
+    # nobody labelled two products of one line, so that every threshold separates the labels
+    distinct = [(str(number), str(number + 6)) for number in range(60)]
+    answers = [True] * len(copies) + [False] * len(distinct)
+    labels = golden_set_from_pairs([*copies, *distinct], answers)
+    fitted = nk.fit(table, labels, id="id")
+    result = nk.dedup(table, id="id", settings=fitted.settings, max_removed=1.0)
+    assert 60 <= len(result.removed) <= 80
+    assert fitted.best.removals is not None
+    assert fitted.best.removals.share <= 0.1
+    assert fitted.held_out is not None
+    assert fitted.held_out.precision.low <= 0.75
+
+
+def test_masked_values_are_compared_in_a_trial() -> None:
+    paid = ("cash", "card", "bank")
+    texts = [f"order {row} of customer {7 * row} by {paid[row % 3]}" for row in range(100)]
+    table = pa.table({"id": list(map(str, range(100))), "text": texts})
+    settings: RunParameters = {
+        "normalise": ["nfkc", "lower", "digits"],
+        "shingle": "words:1",
+        "threshold": 0.7,
+    }
+    doubtful = find_doubtful(settings, table, 1, AUTOMATIC)
+    assert doubtful is not None
+    assert doubtful.share == 1.0
+
+
+def test_nothing_is_doubtful_if_nothing_is_removed() -> None:
+    table = pa.table({"id": ["a", "b"], "text": ["one two three", "four five six"]})
+    assert find_doubtful({"shingle": "words:1", "threshold": 0.8}, table, 1, AUTOMATIC) is None
