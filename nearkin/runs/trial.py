@@ -1,5 +1,7 @@
 """Trial runs over a sample of documents, which show what settings would remove."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -25,9 +27,13 @@ SAMPLE_SEED = 1
 
 
 def read_sample(
-    corpus: Corpus, columns: Columns, across: str | None, progress: Progress
+    corpus: Corpus,
+    columns: Columns,
+    across: str | None,
+    progress: Progress,
+    choosable: Sequence[str] = (),
 ) -> FitDocuments:
-    """Draws the documents that trial runs deduplicate, with the texts of single columns."""
+    """Draws the documents that trial runs deduplicate, with the texts of columns to choose from."""
     return read_documents(
         corpus,
         columns,
@@ -37,7 +43,7 @@ def read_sample(
         progress,
         compared=COMPARED_DOCUMENTS,
         across=across,
-        choosable=columns.sources if columns.joined else (),
+        choosable=choosable,
     )
 
 

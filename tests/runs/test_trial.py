@@ -43,6 +43,19 @@ def test_labelled_pairs_are_bounded_by_what_is_removed_from_all_documents() -> N
     assert fitted.held_out.precision.low <= 0.75
 
 
+def test_columns_that_the_labels_choose_are_tried() -> None:
+    table, copies = _products()
+    ids = table["id"]
+    columns = {"id": ids, "name": table["text"], "row": [f"row {id}" for id in ids]}
+    distinct = [(str(number), str(number + 6)) for number in range(60)]
+    answers = [True] * len(copies) + [False] * len(distinct)
+    labels = golden_set_from_pairs([*copies, *distinct], answers)
+    fitted = nk.fit(columns, labels, id="id", text=["name", "row"])
+    assert fitted.best.removals is not None
+    result = nk.dedup(columns, id="id", settings=fitted.settings, max_removed=1.0)
+    assert fitted.best.removals.near == len(result.removed)
+
+
 def test_masked_values_are_compared_in_a_trial() -> None:
     paid = ("cash", "card", "bank")
     texts = [f"order {row} of customer {7 * row} by {paid[row % 3]}" for row in range(100)]
