@@ -46,6 +46,8 @@ class NumberRange:
         Raises:
             UsageError: If it is not.
         """
+        if value == self.most == math.inf:
+            raise UsageError(f"{name_setting(name, value)} is not a finite number")
         if not self.contains(value):
             raise UsageError(f"{name_setting(name, value)} is out of range; it must be {self}")
 
