@@ -28,7 +28,7 @@ def test_a_range_contains_its_bounds_unless_they_are_excluded(
 
 def test_a_number_out_of_range_is_named_as_the_user_wrote_it() -> None:
     COUNT.require("rows", 1)
-    with pytest.raises(UsageError, match="^rows=inf is not a finite number$"):
+    with pytest.raises(UsageError, match=r"^rows=inf is not a finite number$"):
         COUNT.require("rows", math.inf)
     with pytest.raises(UsageError, match=r"^max_df=1\.5 is out of range; it must be above 0 and b"):
         OPEN_SHARE.require("max_df", 1.5)
