@@ -39,7 +39,7 @@ from nearkin.settings.acceptance.parser import SIMILAR
 from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
 from nearkin.settings.presets import Preset
 from nearkin.settings.setting import Recorded, require_in_ranges, settings_of
-from nearkin.settings.spec import HAMMING, IDF_JACCARD, Spec
+from nearkin.settings.spec import HAMMING, IDF_JACCARD, MASK_STEPS, Spec
 from nearkin.settings.table import ClusterSettings, FieldColumnSettings, SearchSettings
 from nearkin.stages.cluster.keep import KeepPolicy
 from nearkin.stages.cluster.kept_documents import ClusterCriterion
@@ -533,6 +533,12 @@ class RunOptions(SearchSettings, ClusterSettings):
         if self.second_measure is None:
             return None
         return SecondMeasure.parse(self.second_measure)
+
+    @property
+    def masks_values(self) -> bool:
+        """True if texts that differ in digits or other values are exact copies."""
+        steps = {"digits", *MASK_STEPS}
+        return self.spec.has_shingles and not self.fields and bool(steps & {*self.spec.normalise})
 
     @property
     def has_short_texts(self) -> bool:

@@ -120,7 +120,8 @@ class RemovalLimits(NamedTuple):
 
     share: float = DEFAULT_SHARE
     """The largest share of the documents that may be removed as near-duplicates. Exact copies do
-    not count, except those of short texts."""
+    not count, except those of short texts, and those whose values may differ because they are
+    masked."""
     is_given: bool = False
     """True if the user chose this share."""
     column: ColumnLimit | None = None
@@ -247,8 +248,8 @@ def doubt_removals(stats: RunStats, limits: RemovalLimits) -> Doubt | None:
     if share > limits.share:
         exceeded = name_setting("max_removed", limits.share)
         return Doubt(
-            f"{counts} or as copies of texts of at most {SHORT_TEXT} bytes, more than {exceeded} "
-            "allows; other exact copies do not count",
+            f"{counts} or as copies of texts of at most {SHORT_TEXT} bytes or with masked values, "
+            f"more than {exceeded} allows; other exact copies do not count",
             advised_share,
         )
     between = clusters.between or 0

@@ -722,8 +722,11 @@ class Run:
     def limited_removals(self, kind: np.ndarray) -> np.ndarray:
         """Returns which documents count for the limit of removals, bool (n,).
 
-        Exact copies do not, unless their texts are so short that unique documents share them.
+        Exact copies do not, unless their texts are so short that unique documents share them, or
+        differ in values that the Spec masks.
         """
+        if self.options.masks_values:
+            return np.ones(len(kind), bool)
         is_counted = self.first_of_groups() & (np.asarray(kind) != EXACT)
         if self.options.has_short_texts:
             is_counted |= np.asarray(self.documents().lengths) <= SHORT_TEXT

@@ -132,7 +132,7 @@ def test_command_that_removes_most_documents_writes_nothing_until_it_is_allowed(
     command = ["dedup", str(path), "--out", str(out), *options.split()]
     assert run(command) == 1
     message = capfd.readouterr().err
-    assert "as near-duplicates or as copies of texts of at most 24 bytes, more than" in message
+    assert "as near-duplicates or as copies of texts of at most 24 bytes or with masked" in message
     assert "--max-removed 0.5 allows" in message
     assert "nothing was written" in message
     assert message.count("  removed  ") == message.count("  kept  ") == 3
@@ -270,3 +270,19 @@ def test_purge_is_not_doubted_again(tmp_path: Path) -> None:
     purged = tmp_path / "purged"
     assert run(["purge", str(out), "--like", str(like), "--out", str(purged)]) == 0
     assert (purged / "run.json").exists()
+
+
+def test_texts_that_differ_in_masked_values_are_not_removed_without_a_word(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"2026-11-{1 + row % 28:02}T10:00:{row % 60:02} sensor {row}" for row in range(200)]
+    path = tmp_path / "readings.log"
+    path.write_text("\n".join(lines))
+    out = tmp_path / "out"
+    command = ["dedup", str(path), "--lines", "--out", str(out)]
+    assert run([*command, "--normalise", "nfkc,lower,date,number"]) == 1
+    message = capfd.readouterr().err
+    assert "the run removes 199 of 200 documents" in message
+    assert "or with masked values, more than --max-removed 0.5 allows" in message
+    assert not out.exists()
+    assert run([*command, "--preset", "logs"]) == 0

@@ -263,8 +263,12 @@ def test_command_says_why_settings_of_logs_are_chosen(
     path = tmp_path / "app.log"
     path.write_text("\n".join(make_lines(300, "{time} the {name} reports {value} errors")))
     out = tmp_path / "deduped"
-    assert run(["dedup", str(path), "--lines", "--out", str(out)]) == 0
-    assert "lines of logs: 100%" in " ".join(capsys.readouterr().err.split())
+    command = ["dedup", str(path), "--lines", "--out", str(out)]
+    assert run(command) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert "lines of logs: 100%" in message
+    assert "with masked values, more than --max-removed 0.5 allows" in message
+    assert run([*command, "--max-removed", "1", "--resume"]) == 0
     assert "These are lines of logs" in (out / "settings.toml").read_text("utf-8")
     assert run(["fit", str(path), "--lines"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
