@@ -173,10 +173,13 @@ def require_undoubted(
     if doubt is None or not job.removes_documents:
         return
     pairs = quote()
-    if confirm is not None and confirm(doubt.describe(pairs, doubt.advise())):
+    reason = ""
+    if job.chosen is not None:
+        reason = f"\nThe settings were chosen for these documents: {job.chosen.describe()}"
+    if confirm is not None and confirm(doubt.describe(pairs, doubt.advise() + reason)):
         return
     advice = doubt.advise(can_resume=True)
-    raise RunError(doubt.describe(pairs, advice, is_refused=True))
+    raise RunError(doubt.describe(pairs, advice + reason, is_refused=True))
 
 
 def _describe_lines(job: Job, cuts: "KeptCuts | None") -> LinesReport | None:
