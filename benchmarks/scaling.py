@@ -217,7 +217,7 @@ class PlannedLine(msgspec.Struct):
 
 
 class PlannedRun(msgspec.Struct):
-    """What `nearkin plan --json` says about a run."""
+    """A plan of `nearkin plan --json`."""
 
     lines: list[PlannedLine]
 
