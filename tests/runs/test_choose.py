@@ -2,6 +2,7 @@
 
 import json
 import random
+import string
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,18 @@ def test_choice_does_not_depend_on_workers_and_order() -> None:
     again = nk.choose(rows, id="id", workers=2)
     shuffled = nk.choose(rows.take(order), id="id")
     assert first == again == shuffled
+
+
+def test_variants_of_products_are_kept() -> None:
+    draw = random.Random(4)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=7)) for _ in range(400)]
+    names = [" ".join(draw.sample(words, 5)) for _ in range(300)]
+    variants = [f"{name} {size}" for name in names[:100] for size in ("small", "large")]
+    products = [*variants, *(f"{name} medium" for name in names[100:])]
+    copies = [name.replace(" ", " x", 1) for name in draw.sample(products, 60)]
+    result = nk.dedup([*products, *copies])
+    assert result.chosen is not None
+    assert len(result.removed) == 60
 
 
 def test_sources_are_compared_across() -> None:

@@ -54,6 +54,9 @@ and added letters, and neighbours that changed places (optimal string alignment)
 SAME_NUMBER = 0.75
 """The same similarity of words with digits, of which each character counts."""
 
+LEAST_USUAL = 0.01
+"""The share of the documents from which a word is usual."""
+
 
 class PairEvidence(NamedTuple):
     """The evidence against a removed text being a copy of the kept one.
@@ -70,7 +73,8 @@ class PairEvidence(NamedTuple):
     in other documents. It is that of the text with the smaller share."""
     replaced: float
     """The share of the words that other documents have, and of the two texts only one. It is that
-    of the text with the smaller share."""
+    of the text with the smaller share. If the share of the number of usual words among them is
+    larger, it is this one: the sizes of a product have little information, and are no errors."""
     differing: float
     """The same share of all words of only one text, whether other documents have them or not."""
     chance: float
@@ -122,11 +126,15 @@ class Background:
         misspelled = [[word for word in words if not _has_digit(word)] for words in errors]
         unmatched = [[word for word in only[side] if word not in matched[side]] for side in (0, 1)]
         known = [[word for word in words if self._is_known(word, cluster)] for words in unmatched]
+        usual = [[word for word in words if self._is_usual(word, cluster)] for words in known]
         in_common = self._inform(first & second) + min(map(self._inform_beside_one, matched))
         return PairEvidence(
             common=in_common / total,
             misspelled=min(map(self._inform, misspelled)) / total,
-            replaced=min(map(self._inform, known)) / total,
+            replaced=max(
+                min(map(self._inform, known)) / total,
+                min(map(len, usual)) / max(len(first | second), 1),
+            ),
             differing=min(map(self._inform, unmatched)) / total,
             chance=chance,
             removed_words=_begin_with(known[0], unmatched[0]),
@@ -152,8 +160,16 @@ class Background:
 
     def _is_known(self, word: str, cluster: int) -> bool:
         """Returns whether a document of another cluster has a word."""
+        return self._count_others(word, cluster) > 0
+
+    def _is_usual(self, word: str, cluster: int) -> bool:
+        """Returns whether so many documents of other clusters have a word that it is no error."""
+        return self._count_others(word, cluster) >= LEAST_USUAL * len(self._words)
+
+    def _count_others(self, word: str, cluster: int) -> int:
+        """Returns the number of documents of other clusters that have a word."""
         own = self._own_frequencies.get(cluster)
-        return self._frequencies[word] > (0 if own is None else own[word])
+        return self._frequencies[word] - (0 if own is None else own[word])
 
     def _inform(self, words: Iterable[str]) -> float:
         """Returns the information of words. That of a word that no document has is 1."""

@@ -49,6 +49,23 @@ def test_reason_follows_from_the_words_by_which_texts_differ(
     assert Reason.of_evidence(compare(removed, kept, OTHERS * 3)) is reason
 
 
+def test_usual_words_tell_variants_apart_however_little_information_they_have() -> None:
+    rare = "abcdefgh"
+    others = [
+        f"{first * 7} {second * 7} shirt {size} {colour}"
+        for first in rare
+        for second in rare
+        for size in ("small", "large")
+        for colour in ("black", "white")
+    ]
+    evidence = compare("xyzzy plugh shirt small black", "xyzzy plugh shirt large black", others)
+    assert Reason.of_evidence(evidence) is Reason.REPLACED
+    # one usual word among many may be an edit
+    longer = " ".join(rare[row % 8] * (8 + row) for row in range(20))
+    edited = compare(f"{longer} small black", f"{longer} large black", others)
+    assert Reason.of_evidence(edited) is None
+
+
 def test_words_of_a_pair_begin_with_those_that_other_documents_have() -> None:
     evidence = compare("xanadu anna brown 5", "peter brown 5 yggdrasil", OTHERS)
     assert evidence.removed_words == ("anna", "xanadu")
