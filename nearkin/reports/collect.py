@@ -85,7 +85,13 @@ def collect_report(
     is_text = excerpts.has_texts
     doubtful = None
     if is_text:
-        doubtful = find_doubtful_removals(excerpts.removals, result, run.options.spec, ids)
+        doubtful = find_doubtful_removals(
+            excerpts.removals,
+            result,
+            run.options.spec,
+            ids,
+            has_sources=run.options.across is not None,
+        )
     return ReportData(
         title=title,
         parameters=collect_parameters(run),

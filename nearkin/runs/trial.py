@@ -83,4 +83,6 @@ def find_doubtful(
     sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1)
     for batch in run.corpus.batches(run.columns):
         sample.texts.observe(batch.first, batch.documents[run.columns.content])
-    return find_doubtful_removals(sample, clusters, Spec(), documents.ids)
+    return find_doubtful_removals(
+        sample, clusters, Spec(), documents.ids, has_sources="across" in parameters
+    )

@@ -63,6 +63,8 @@ class Reason(StrEnum):
     """Each text has words that the other lacks, and that other documents have."""
     DIFFERING = "differing"
     """Each text has more words of its own than errors explain."""
+    QUALIFIED = "qualified"
+    """One text has words in addition that tell many pairs apart."""
     UNLIKE = "unlike"
     """The texts have few words in common."""
     CHANCE = "chance"
@@ -75,6 +77,8 @@ class Reason(StrEnum):
             return cls.REPLACED
         if evidence.differing > MOST_DIFFERING + evidence.misspelled:
             return cls.DIFFERING
+        if evidence.qualified > MOST_REPLACED + evidence.misspelled:
+            return cls.QUALIFIED
         if evidence.common < LEAST_COMMON:
             return cls.UNLIKE
         if evidence.chance >= MOST_BY_CHANCE:
@@ -85,6 +89,7 @@ class Reason(StrEnum):
 DESCRIPTIONS = {
     Reason.REPLACED: "with other words that other documents have",
     Reason.DIFFERING: "with more different words than errors explain",
+    Reason.QUALIFIED: "with words that tell many pairs apart",
     Reason.UNLIKE: "with few common words",
     Reason.CHANCE: "as similar as unrelated documents are",
 }
@@ -259,9 +264,18 @@ def draw_places(count: int, most: int, seed: int) -> np.ndarray:
 
 
 def find_doubtful_removals(
-    sample: RemovalSample, result: Clustering, spec: Spec, ids: pa.ChunkedArray
+    sample: RemovalSample,
+    result: Clustering,
+    spec: Spec,
+    ids: pa.ChunkedArray,
+    *,
+    has_sources: bool,
 ) -> DoubtfulRemovals | None:
-    """Examines sampled removals by the ids of all documents. Returns None if there are too few."""
+    """Examines sampled removals by the ids of all documents. Returns None if there are too few.
+
+    If documents of different sources are compared, words that tell many pairs apart are those of
+    the sources.
+    """
     documents = sample.texts.documents
     if not len(sample.removed) or not pa.types.is_large_string(documents.type):
         return None
@@ -284,6 +298,8 @@ def find_doubtful_removals(
         [texts[document] for document in clusters.tolist()],
         clusters,
     )
+    if has_sources:
+        compared = [evidence._replace(qualified=0.0) for evidence in compared]
     reasons = [Reason.of_evidence(evidence) for evidence in compared]
     similarity = np.asarray(result.similarity)[sample.removed]
     is_doubtful = np.array([reason is not None for reason in reasons])

@@ -57,6 +57,11 @@ SAME_NUMBER = 0.75
 LEAST_USUAL = 0.01
 """The share of the documents from which a word is usual."""
 
+LEAST_TOLD_APART = 0.15
+"""The share of the pairs from which a word tells many of them apart, and at least five pairs."""
+MOST_IN_COMMON = 2
+"""How many times as many pairs a word must tell apart as have it in common."""
+
 
 class PairEvidence(NamedTuple):
     """The evidence against a removed text being a copy of the kept one.
@@ -77,6 +82,9 @@ class PairEvidence(NamedTuple):
     larger, it is this one: the sizes of a product have little information, and are no errors."""
     differing: float
     """The same share of all words of only one text, whether other documents have them or not."""
+    qualified: float
+    """The share of the number of words that one text has beside all of the other, if these words
+    tell many pairs apart: `pro`, `part 2`, `not included`. It is that of the text with more."""
     chance: float
     """The natural logarithm of the number of documents that are expected to be as similar to the
     removed text by chance."""
@@ -107,11 +115,20 @@ class Background:
     ) -> list[PairEvidence]:
         """Compares prepared texts with the kept ones of their clusters, int64 (p,)."""
         chances = self._expect_by_chance(removed, kept, clusters)
-        return [
-            self._compare_words(split_words(first), split_words(second), cluster, chance)
-            for first, second, cluster, chance in zip(
-                removed, kept, clusters.tolist(), chances, strict=True
+        pairs = [
+            (split_words(first), split_words(second))
+            for first, second in zip(removed, kept, strict=True)
+        ]
+        compared = [
+            self._compare_words(first, second, cluster, chance)
+            for (first, second), cluster, chance in zip(
+                pairs, clusters.tolist(), chances, strict=True
             )
+        ]
+        qualifiers = find_qualifiers(compared, pairs)
+        return [
+            evidence._replace(qualified=_share_of(qualifiers, evidence, len(first | second)))
+            for evidence, (first, second) in zip(compared, pairs, strict=True)
         ]
 
     def _compare_words(
@@ -136,6 +153,7 @@ class Background:
                 min(map(len, usual)) / max(len(first | second), 1),
             ),
             differing=min(map(self._inform, unmatched)) / total,
+            qualified=0.0,
             chance=chance,
             removed_words=_begin_with(known[0], unmatched[0]),
             kept_words=_begin_with(known[1], unmatched[1]),
@@ -194,6 +212,34 @@ class Background:
             others = self._postings.compare(first)[self.clusters != cluster]
             chances.append(expect_by_chance(1 - others, 1 - similarity, self.documents))
         return chances
+
+
+def find_qualifiers(
+    compared: Sequence[PairEvidence], pairs: Sequence[tuple[frozenset[str], frozenset[str]]]
+) -> set[str]:
+    """Returns the words that tell many pairs apart, and that few pairs have in common.
+
+    Copies leave out one word here and another one there. A word that variants have in addition is
+    seldom in both texts of a pair, because each variant exists once.
+    """
+    least = max(5.0, LEAST_TOLD_APART * len(pairs))
+    differing = Counter[str]()
+    common = Counter[str]()
+    for evidence, (first, second) in zip(compared, pairs, strict=True):
+        differing.update(evidence.removed_words)
+        differing.update(evidence.kept_words)
+        common.update(first & second)
+    return {
+        word
+        for word, count in differing.items()
+        if count >= least and count > MOST_IN_COMMON * common[word]
+    }
+
+
+def _share_of(qualifiers: Collection[str], evidence: PairEvidence, words: int) -> float:
+    """Returns the share of the words of a pair that are qualifiers of one of its texts."""
+    sides = (evidence.removed_words, evidence.kept_words)
+    return max(sum(word in qualifiers for word in side) for side in sides) / max(words, 1)
 
 
 def expect_by_chance(distances: np.ndarray, distance: float, documents: int) -> float:

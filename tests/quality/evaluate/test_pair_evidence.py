@@ -66,6 +66,18 @@ def test_usual_words_tell_variants_apart_however_little_information_they_have() 
     assert Reason.of_evidence(edited) is None
 
 
+def test_words_that_tell_many_pairs_apart_are_qualifiers() -> None:
+    names = [f"{first}{second}{first} {second * 3} lamp" for first in "abcd" for second in "xyz"]
+    removed = prepare_texts(pa.array([f"{name} pro" for name in names], pa.large_string()), ())
+    background = Background(removed, np.arange(12), 24)
+    evidence = background.compare(removed, names, np.arange(12))
+    assert {Reason.of_evidence(pair) for pair in evidence} == {Reason.QUALIFIED}
+    # what most pairs have in common is left out by mistake
+    kept = [f"{name} pro" for name in names[:5]] + names[5:]
+    evidence = background.compare(removed, kept, np.arange(12))
+    assert evidence[-1].qualified == 0.0
+
+
 def test_words_of_a_pair_begin_with_those_that_other_documents_have() -> None:
     evidence = compare("xanadu anna brown 5", "peter brown 5 yggdrasil", OTHERS)
     assert evidence.removed_words == ("anna", "xanadu")
