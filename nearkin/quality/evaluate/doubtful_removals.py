@@ -273,8 +273,7 @@ def find_doubtful_removals(
 ) -> DoubtfulRemovals | None:
     """Examines sampled removals by the ids of all documents. Returns None if there are too few.
 
-    If documents of different sources are compared, words that tell many pairs apart are those of
-    the sources.
+    Some evidence does not hold if documents of different sources are compared, see `Background`.
     """
     documents = sample.texts.documents
     if not len(sample.removed) or not pa.types.is_large_string(documents.type):
@@ -292,14 +291,13 @@ def find_doubtful_removals(
         [texts[document] for document in sample.background.tolist()],
         leader[sample.background].astype(np.int64),
         len(leader),
+        has_sources=has_sources,
     )
     compared = background.compare(
         [texts[document] for document in sample.removed.tolist()],
         [texts[document] for document in clusters.tolist()],
         clusters,
     )
-    if has_sources:
-        compared = [evidence._replace(qualified=0.0) for evidence in compared]
     reasons = [Reason.of_evidence(evidence) for evidence in compared]
     similarity = np.asarray(result.similarity)[sample.removed]
     is_doubtful = np.array([reason is not None for reason in reasons])

@@ -54,7 +54,7 @@ and added letters, and neighbours that changed places (optimal string alignment)
 SAME_NUMBER = 0.75
 """The same similarity of words with digits, of which each character counts."""
 
-LEAST_USUAL = 0.01
+LEAST_USUAL = 0.03
 """The share of the documents from which a word is usual."""
 
 LEAST_TOLD_APART = 0.15
@@ -97,10 +97,22 @@ class PairEvidence(NamedTuple):
 class Background:
     """A random sample of a corpus, with which the texts of pairs are compared."""
 
-    def __init__(self, texts: Sequence[str], clusters: np.ndarray, documents: int) -> None:
-        """Takes prepared texts of a corpus of some documents, and their clusters, int64 (m,)."""
+    def __init__(
+        self,
+        texts: Sequence[str],
+        clusters: np.ndarray,
+        documents: int,
+        *,
+        has_sources: bool = False,
+    ) -> None:
+        """Takes prepared texts of a corpus of some documents, and their clusters, int64 (m,).
+
+        If documents of different sources are compared, usual words and those that tell many pairs
+        apart can be words of one source, such as the names of its venues. They do not count then.
+        """
         self.clusters = clusters
         self.documents = documents
+        self.has_sources = has_sources
         self._builder = SetBuilder(SpecResources().shingler(CHARACTERS))
         self._words = [split_words(text) for text in texts]
         self._frequencies = Counter(word for words in self._words for word in words)
@@ -125,6 +137,8 @@ class Background:
                 pairs, clusters.tolist(), chances, strict=True
             )
         ]
+        if self.has_sources:
+            return compared
         qualifiers = find_qualifiers(compared, pairs)
         return [
             evidence._replace(qualified=_share_of(qualifiers, evidence, len(first | second)))
@@ -182,6 +196,8 @@ class Background:
 
     def _is_usual(self, word: str, cluster: int) -> bool:
         """Returns whether so many documents of other clusters have a word that it is no error."""
+        if self.has_sources:
+            return False
         return self._count_others(word, cluster) >= LEAST_USUAL * len(self._words)
 
     def _count_others(self, word: str, cluster: int) -> int:
