@@ -46,14 +46,14 @@ class WrongShare(NamedTuple):
 
 
 WRONG_SHARES = (
-    (0.01, WrongShare(0.00, 0.03, 0.19)),
+    (0.01, WrongShare(0.00, 0.03, 0.18)),
     (0.05, WrongShare(0.00, 0.06, 0.25)),
     (0.1, WrongShare(0.00, 0.04, 0.28)),
-    (0.2, WrongShare(0.00, 0.11, 0.41)),
-    (0.35, WrongShare(0.00, 0.19, 0.47)),
-    (0.5, WrongShare(0.00, 0.27, 0.47)),
-    (0.75, WrongShare(0.00, 0.27, 0.67)),
-    (1.0, WrongShare(0.00, 0.35, 0.99)),
+    (0.2, WrongShare(0.00, 0.09, 0.33)),
+    (0.35, WrongShare(0.00, 0.20, 0.45)),
+    (0.5, WrongShare(0.00, 0.26, 0.47)),
+    (0.75, WrongShare(0.00, 0.25, 0.62)),
+    (1.0, WrongShare(0.00, 0.34, 0.99)),
 )
 """The shares of wrong removals up to shares of doubtful ones. benchmarks/doubtful.py measures them.
 """
