@@ -195,7 +195,7 @@ class Background:
         return self._count_others(word, cluster) > 0
 
     def _is_usual(self, word: str, cluster: int) -> bool:
-        """Returns whether so many documents of other clusters have a word that it is no error."""
+        """Returns whether so many other documents have a word that it is not an error."""
         if self.has_sources:
             return False
         return self._count_others(word, cluster) >= LEAST_USUAL * len(self._words)
