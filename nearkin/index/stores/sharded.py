@@ -51,7 +51,6 @@ from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSna
 from nearkin.index.entry import RESERVED, Entry, Postings, internal_entry
 from nearkin.index.migration.state import CLOSING, OPEN, MigrationState, StoreState
 from nearkin.index.stores.base import Store
-from nearkin.index.stray_postings import StraySweeper, sweep_quietly
 
 T = TypeVar("T")
 log = logging.getLogger("nearkin.shards")
@@ -67,6 +66,9 @@ class ShardedStore(Store):
                 f"string"
             )
         self.shards = list(shards)
+        # An index without shards does not load it.
+        from nearkin.index.stray_postings import StraySweeper
+
         self._sweeper = StraySweeper(self.shards, self.by_refs)
         self._pool = ThreadPoolExecutor(len(shards), thread_name_prefix="nearkin-shard")
 
@@ -559,6 +561,8 @@ class ShardedStore(Store):
 
     def sweep_strays(self) -> None:
         """Checks the next portion of the postings of each shard, and deletes stray ones."""
+        from nearkin.index.stray_postings import sweep_quietly
+
         sweep_quietly(self._sweeper)
 
     def times(self) -> list[float]:
