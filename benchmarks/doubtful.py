@@ -242,7 +242,7 @@ def tabulate_choices(
         measured = recorded.get(labelled.name)
         if measured is None or labelled.name in only:
             measured = measure_choice(labelled)
-            print(*measured, flush=True)
+            print(" ".join(measured), flush=True)
         rows.append(measured)
     if rows:
         means = np.mean([[float(score) for score in row[2:]] for row in rows], axis=0)

@@ -109,13 +109,13 @@ def pair_fits(full: bool, clones: Path | None) -> Table:
             )
         )
         print(*rows[-1], flush=True)
-    precision, recall, f1, holds_share = np.mean(scores, axis=0)
+    means = dict(zip(("precision", "recall", "f1", "holds"), np.mean(scores, axis=0), strict=True))
     return Table(
         "pair-fits",
         f"What {2 * LABELS} labelled pairs promise, and what is true over all pairs of "
-        f"{len(scores)} labelled sets. The mean precision is {precision:.2f}, the recall "
-        f"{recall:.2f} and F1 {f1:.2f}; the interval of the precision holds on {holds_share:.0%} "
-        "of the sets:",
+        f"{len(scores)} labelled sets. The mean precision is {means['precision']:.2f}, the "
+        f"recall {means['recall']:.2f} and F1 {means['f1']:.2f}; the interval of the precision "
+        f"holds on {means['holds']:.0%} of the sets:",
         ("set", "settings", "precision to expect", "true", "F1 to expect", "true F1"),
         rows,
     )

@@ -21,7 +21,7 @@ MACHINE_VALUE = "|".join(
 )
 """A value that people rarely write."""
 WORDS = r"(?:\b[\pL_]{2,}\b.*){2}"
-"""At least two words, so that lists of addresses are not logs."""
+"""The pattern of a text of two words or more. Lists of addresses are not logs."""
 LEAST_TEXTS = 2
 """The number of different texts from which equal masked texts are those of a template."""
 MOST_BYTES = 1000
