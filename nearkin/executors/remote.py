@@ -149,6 +149,7 @@ class RemoteExecutor:
 
         Args:
             begun: Tasks, each of which begins when it is taken.
+            workers: Number of workers, for each of which some tasks begin ahead.
             wait: Waits for what a task returns.
             cancel: Cancels a task that is left at an error.
         """

@@ -227,7 +227,7 @@ class Spec:
         >>> Spec(k=2000)
         Traceback (most recent call last):
         ...
-        nearkin.errors.UsageError: k=2000 is outside 1 to 1024
+        nearkin.errors.UsageError: k=2000 is out of range; it must be from 1 to 1,024
         >>> Spec(measure="simhash").k, Spec(measure="simhash").scheme
         (64, 'signs')
     """
