@@ -253,8 +253,9 @@ class ClusterStats(StageStats):
 
     Attributes:
         contents: Number of documents without exact copies of others. Copies of texts that are so
-            short that unique documents share them count. It is not recorded, as the next two
-            numbers are not, if too few documents are removed to doubt the run.
+            short that unique documents share them count, and all copies if values are masked. It is
+            not recorded, as the next two numbers are not, if too few documents are removed to doubt
+            the run.
         contents_removed: Number of these that are removed as duplicates of documents of the run or
             of a reference.
         between: Number of these that are about as similar to a document that is kept for another

@@ -22,8 +22,10 @@ from nearkin.quality.fit.answer_file import Answer
 from nearkin.quality.fit.candidate_pool import SEARCHED_DOCUMENTS, CandidatePool, build_pool
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.documents import read_documents
+from nearkin.quality.fit.labels import threshold_grid
 from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.pair_model import PairFeatures, PairModel, to_probability
+from nearkin.quality.fit.scoring import LEAST_SIMILARITY
 from nearkin.runtime.number_format import format_fraction
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
@@ -211,8 +213,8 @@ class _CurveBuilder:
 
     @classmethod
     def of_pool(cls, pool: CandidatePool) -> "_CurveBuilder":
-        steps = round(1 / STEP)
-        thresholds = np.arange(1, steps + 1) / steps
+        # A run finds no pairs of lower similarity, whatever the answers say about them.
+        thresholds = threshold_grid(LEAST_SIMILARITY, STEP)
         orders = tuple(np.argsort(-column, kind="stable") for column in pool.similarity.T)
         counts = tuple(
             len(pool) - np.searchsorted(np.sort(column), thresholds) for column in pool.similarity.T

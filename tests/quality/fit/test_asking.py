@@ -14,6 +14,7 @@ from nearkin.quality.fit.candidate_pool import COMPETING_DEFINITIONS
 from nearkin.quality.fit.objective import Objective
 from nearkin.quality.fit.pair_model import PairModel, log_ranks, to_probability
 from nearkin.runtime.progress import Silent
+from nearkin.stages.lsh.slot_bands import solve_banding
 from tests.quality.fit.corpora import LabelledCorpus, bibliography, records, templates
 
 SIZES = [2] * 60 + [3] * 40 + [5] * 8 + [1] * 160
@@ -159,6 +160,11 @@ def test_lower_bounds_hold_for_the_pool(answered: AskSession, corpus: LabelledCo
     assert suggestion.f1.low <= 2 * together / (weights[truth].sum() + weights[is_found].sum())
     assert suggestion.f1.low <= suggestion.f1.value <= suggestion.f1.high == 1
     assert 1 <= suggestion.alive <= suggestion.competing == len(COMPETING_DEFINITIONS)
+
+
+def test_lowest_threshold_can_be_run(answered: AskSession) -> None:
+    lowest = float(answered._curves.thresholds[0])
+    assert solve_banding(lowest, 0.95, k=128).recall >= 0.95
 
 
 def test_weights_of_the_pool_sum_to_all_pairs(answered: AskSession) -> None:
