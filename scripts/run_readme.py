@@ -36,6 +36,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearkin.runtime.progress import STAGE_NAMES
+
 BLOCK = re.compile(
     r"(?:<!-- (?P<mark>not run|slow):[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$"
     r"(?:\n+```text\n(?P<output>.*?)^```$)?",
@@ -45,8 +47,11 @@ NUMBER = re.compile(r"\d[\d.,]*(?:dev\d+)?(?:\+(?:g[0-9a-f]|unknown)[\w.]*)?[.,]
 """A number or a version, also of a commit after a release."""
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
-COMPILATION = re.compile(r"^(nearkin: Compiling kernels, |kernels compiled in ).*\n", re.MULTILINE)
-"""Lines that only the first command on a machine prints."""
+STAGES = "|".join(re.escape(title) for title in STAGE_NAMES.values())
+SLOW_LINES = re.compile(
+    rf"^(nearkin: Compiling kernels, |kernels compiled in |nearkin: ({STAGES}): ).*\n", re.MULTILINE
+)
+"""Lines that only the first command on a machine prints, or only a slow machine."""
 
 ROOT = Path(__file__).parents[1]
 SERVER = Path(__file__).with_name("prepared_commands.py")
@@ -256,7 +261,7 @@ def run_file(path: str, *, write: bool, slow: bool = False, commands: Path | Non
             count += 1
             name = f"{path}, block {count}"
             try:
-                printed = COMPILATION.sub("", run.run(block["kind"], block["code"], name))
+                printed = SLOW_LINES.sub("", run.run(block["kind"], block["code"], name))
                 if block["output"] is None:
                     continue
                 try:
