@@ -127,10 +127,13 @@ def fit_corpus(
     @cache
     def read_table() -> pa.Table:
         choosable = columns.sources if columns.joined else ()
-        return make_table(read_sample(corpus, columns, request.across, progress, choosable))
+        return make_table(
+            read_sample(corpus, columns, request.across, progress, choosable, golden.ids)
+        )
 
     def examine(settings: Mapping[str, object]) -> DoubtfulRemovals | None:
         given = {name: value for name, value in settings.items() if name != "across"}
-        return find_doubtful(cast("RunParameters", given), read_table(), request.workers, AUTOMATIC)
+        parameters = cast("RunParameters", given)
+        return find_doubtful(parameters, read_table(), request.workers, AUTOMATIC, golden)
 
     return fit_settings(corpus, columns, golden, request, progress, examine)

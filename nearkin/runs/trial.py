@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.keywords import RunParameters
@@ -13,6 +14,7 @@ from nearkin.quality.evaluate.doubtful_removals import (
     RemovalSample,
     find_doubtful_removals,
 )
+from nearkin.quality.evaluate.golden import GoldenSet
 from nearkin.quality.fit.documents import FitDocuments, read_documents
 from nearkin.runs.temporary_runs import prepare_run
 from nearkin.runtime.progress import LoggedProgress, Progress
@@ -32,12 +34,16 @@ def read_sample(
     across: str | None,
     progress: Progress,
     choosable: Sequence[str] = (),
+    labelled: Sequence[str] = (),
 ) -> FitDocuments:
-    """Draws the documents that trial runs deduplicate, with the texts of columns to choose from."""
+    """Draws the documents that trial runs deduplicate, with the texts of columns to choose from.
+
+    Documents whose ids are labelled are among them.
+    """
     return read_documents(
         corpus,
         columns,
-        (),
+        labelled,
         SAMPLED_DOCUMENTS,
         SAMPLE_SEED,
         progress,
@@ -60,9 +66,13 @@ def make_table(documents: FitDocuments) -> pa.Table:
 
 
 def find_doubtful(
-    settings: RunParameters, table: pa.Table, workers: int, memory: int | str
+    settings: RunParameters,
+    table: pa.Table,
+    workers: int,
+    memory: int | str,
+    golden: GoldenSet | None = None,
 ) -> DoubtfulRemovals | None:
-    """Deduplicates a sample, and examines what is removed.
+    """Deduplicates a sample, and examines what is removed, and labelled duplicates like it.
 
     Values that the settings mask are compared too, because whether they matter is the question.
     Returns None if no near-duplicates are removed.
@@ -80,9 +90,20 @@ def find_doubtful(
     run = temporary.run
     clusters = to_final_clusters(run)
     documents = run.documents()
-    sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1)
+    known = None if golden is None else _find_duplicates(golden, documents.ids)
+    sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1, known=known)
     for batch in run.corpus.batches(run.columns):
         sample.texts.observe(batch.first, batch.documents[run.columns.content])
     return find_doubtful_removals(
         sample, clusters, Spec(), documents.ids, has_sources="across" in parameters
     )
+
+
+def _find_duplicates(golden: GoldenSet, ids: pa.ChunkedArray) -> np.ndarray:
+    """Returns the numbers of the documents of labelled pairs of duplicates, int64 (p, 2)."""
+    if golden.duplicates is None:
+        return np.empty((0, 2), np.int64)
+    labelled = pa.array(golden.ids, pa.large_string())
+    places = pc.index_in(labelled, value_set=ids).fill_null(-1).to_numpy()
+    pairs = places[golden.duplicates].astype(np.int64)
+    return np.asarray(pairs[(pairs >= 0).all(axis=1)])

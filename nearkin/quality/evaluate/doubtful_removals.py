@@ -6,6 +6,7 @@ doubtful. `benchmarks/doubtful.py` compares the share of doubtful removals with 
 wrong ones over labelled sets.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -18,6 +19,7 @@ from nearkin.engine.result_schema import NEAR
 from nearkin.engine.wilson import wilson_interval
 from nearkin.errors import RunError
 from nearkin.quality.evaluate.boilerplate import TextSample
+from nearkin.quality.evaluate.pair_doubts import PairDoubts
 from nearkin.quality.evaluate.pair_evidence import Background, PairEvidence, prepare_texts
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
@@ -133,6 +135,7 @@ class DoubtfulRemovals:
         best_threshold: Threshold at which most removals without doubt remain beyond the doubtful
             ones. 0 if no higher threshold is better than that of the run.
         listed: Doubtful removals, the most similar pairs first.
+        pairs: Pairs inside of the clusters. None without labelled duplicates.
     """
 
     near: int
@@ -144,6 +147,7 @@ class DoubtfulRemovals:
     advised_threshold: float | None
     best_threshold: float
     listed: tuple[DoubtfulRemoval, ...]
+    pairs: PairDoubts | None = None
 
     @property
     def share(self) -> float:
@@ -154,6 +158,11 @@ class DoubtfulRemovals:
     def wrong(self) -> WrongShare:
         """The share of the removed near-duplicates that are expected to be distinct documents."""
         return next(wrong for limit, wrong in WRONG_SHARES if self.share <= limit)
+
+    @property
+    def wrong_pairs(self) -> WrongShare:
+        """The share of the pairs inside of clusters that are expected to be distinct documents."""
+        return self.wrong if self.pairs is None else self.pairs.expect_wrong()
 
     def describe_wrong(self) -> str:
         """Returns how many removals are expected to be wrong, without an end."""
@@ -213,7 +222,12 @@ class DoubtfulRemovals:
         values = asdict(self)
         del values["listed"]
         del values["best_threshold"]
-        return {**values, "expected_wrong": self.wrong._asdict()}
+        del values["pairs"]
+        values["expected_wrong"] = self.wrong._asdict()
+        if self.pairs is not None:
+            values["pairs"] = self.pairs._asdict()
+            values["expected_wrong_pairs"] = self.wrong_pairs._asdict()
+        return values
 
 
 class RemovalSample:
@@ -223,16 +237,32 @@ class RemovalSample:
         near: Number of removed near-duplicates.
         removed: Numbers of the examined ones, int64 (p,), ascending.
         background: Numbers of the documents with which they are compared, int64 (m,), ascending.
+        known: Numbers of the documents of some labelled duplicates of one cluster, int64 (k, 2), or
+            None without labels.
+        pairs: Numbers of the documents of pairs inside of clusters, int64 (q, 2). Without labels,
+            none is drawn.
         texts: Texts of all of these, and of the kept documents.
     """
 
     def __init__(
-        self, result: Clustering, lengths: np.ndarray, least: int = LEAST_EXAMINED
+        self,
+        result: Clustering,
+        lengths: np.ndarray,
+        least: int = LEAST_EXAMINED,
+        known: np.ndarray | None = None,
     ) -> None:
         """Draws the documents by the clusters and the lengths of all documents, int64 (n,).
 
-        None is drawn if fewer than `least` near-duplicates were removed.
+        None is drawn if fewer than `least` near-duplicates were removed. `known` are the numbers of
+        the documents of labelled duplicates, int64 (p, 2).
         """
+        leader = np.asarray(result.leader)
+        self.known = None
+        self.pairs = np.empty((0, 2), np.int64)
+        if known is not None:
+            found = known[leader[known[:, 0]] == leader[known[:, 1]]]
+            self.known = found[draw_places(len(found), MOST_EXAMINED, SAMPLE_SEED + 3)]
+            self.pairs = draw_pairs(leader)
         near = np.flatnonzero((np.asarray(result.kind) == NEAR) & result.removed_in_run)
         self.near = len(near)
         self.removed = np.empty(0, np.int64)
@@ -242,9 +272,11 @@ class RemovalSample:
             size = int(BACKGROUND_BYTES / max(lengths.mean(), 1))
             size = max(LEAST_BACKGROUND, min(MOST_BACKGROUND, size))
             self.background = draw_places(len(lengths), size, SAMPLE_SEED + 1)
-        kept = np.asarray(result.leader)[self.removed]
-        drawn = np.concatenate([self.removed, kept.astype(np.int64), self.background])
-        self.texts = TextSample(np.unique(drawn))
+        kept = leader[self.removed].astype(np.int64)
+        drawn = [self.removed, kept, self.background, self.pairs.reshape(-1)]
+        if self.known is not None:
+            drawn.append(self.known.reshape(-1))
+        self.texts = TextSample(np.unique(np.concatenate(drawn)))
 
 
 def draw_places(count: int, most: int, seed: int) -> np.ndarray:
@@ -261,6 +293,29 @@ def draw_places(count: int, most: int, seed: int) -> np.ndarray:
     starts = np.arange(most + 1) * count // most
     widths = np.diff(starts)
     return starts[:-1] + (splitmix64(seed, most) % widths.astype(np.uint64)).astype(np.int64)
+
+
+def draw_pairs(leader: np.ndarray) -> np.ndarray:
+    """Draws pairs of documents of one cluster, int64 (q, 2), all with the same probability.
+
+    Args:
+        leader: The kept document of the cluster of each document, int64 (n,).
+
+    Examples:
+        >>> draw_pairs(np.array([0, 0, 2, 2, 2])).tolist()
+        [[0, 1], [1, 0], [2, 3], [2, 4], [3, 2], [3, 4], [4, 2], [4, 3]]
+    """
+    members = np.argsort(leader, kind="stable")
+    _, starts, sizes = np.unique(leader[members], return_index=True, return_counts=True)
+    others = np.repeat(sizes - 1, sizes)
+    ends = np.cumsum(others)
+    drawn = draw_places(int(ends[-1]), MOST_EXAMINED, SAMPLE_SEED + 2)
+    places = np.searchsorted(ends, drawn, side="right")
+    first = np.repeat(starts, sizes)[places]
+    # the other members of the cluster, in order, without the document itself
+    other = drawn - (ends - others)[places]
+    other += other >= places - first
+    return np.stack([members[places], members[first + other]], axis=1).astype(np.int64)
 
 
 def find_doubtful_removals(
@@ -299,6 +354,14 @@ def find_doubtful_removals(
         clusters,
     )
     reasons = [Reason.of_evidence(evidence) for evidence in compared]
+    pairs = None
+    if sample.known is not None:
+        pairs = PairDoubts(
+            len(sample.pairs),
+            _count_doubtful(sample.pairs, texts, leader, background),
+            len(sample.known),
+            _count_doubtful(sample.known, texts, leader, background),
+        )
     similarity = np.asarray(result.similarity)[sample.removed]
     is_doubtful = np.array([reason is not None for reason in reasons])
     most_similar = np.argsort(-similarity, kind="stable")
@@ -323,7 +386,20 @@ def find_doubtful_removals(
             )
             for row in most_similar[is_doubtful[most_similar]][:LISTED].tolist()
         ),
+        pairs=pairs,
     )
+
+
+def _count_doubtful(
+    pairs: np.ndarray, texts: Mapping[int, str], leader: np.ndarray, background: Background
+) -> int:
+    """Returns how many pairs of documents, int64 (k, 2), would be doubtful as removals."""
+    compared = background.compare(
+        [texts[document] for document in pairs[:, 0].tolist()],
+        [texts[document] for document in pairs[:, 1].tolist()],
+        leader[pairs[:, 0]].astype(np.int64),
+    )
+    return sum(Reason.of_evidence(evidence) is not None for evidence in compared)
 
 
 def advise_threshold(similarity: np.ndarray, is_doubtful: np.ndarray) -> float | None:

@@ -55,6 +55,8 @@ SAMPLE_DOCUMENTS = 4000
 """The default number of documents of which all pairs are compared."""
 DEFAULT_THRESHOLD = 0.8
 SHOWN_CHOICES = 3
+TRIED_CHOICES = 6
+"""The number of choices that are tried over the inputs, if pairs are labelled."""
 MOST_TRIALS = 4
 """The largest number of thresholds of a choice that are tried over the inputs."""
 SHOWN_MISTAKES = 10
@@ -130,9 +132,10 @@ def fit_settings(
     space = SearchSpace(_definitions_for(columns), groups)
     space, held_out = _extend_space(table, folds, request.objective, space)
     ranked = search_settings(table, 0, request.objective, space)
+    count = SHOWN_CHOICES if golden.clusters is not None else TRIED_CHOICES
     choices = [
         fit_definition(labels, scorer, choice.definition, request.objective)
-        for choice in different_choices(ranked, SHOWN_CHOICES)
+        for choice in different_choices(ranked, count)
     ]
     choices = _sort_fitted(choices, request.objective)
     if trial is not None and golden.clusters is None:
@@ -145,7 +148,8 @@ def fit_settings(
         choices = [best, *(choice for choice in choices if choice is not best)]
     removals = choices[0].removals
     if held_out is not None and removals is not None:
-        held_out = held_out.with_wrong_removals(removals.wrong)
+        held_out = held_out.with_wrong_pairs(removals.wrong_pairs)
+    choices = choices[:SHOWN_CHOICES]
     default = None
     if columns.vector is None:
         default_scores = labels.score(scorer, DEFAULT_DEFINITION)

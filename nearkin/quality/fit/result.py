@@ -133,15 +133,14 @@ class FittedSettings:
     def rank(self, objective: Objective) -> tuple[bool, float, float]:
         """Returns the key by which an objective compares settings, see `Objective.rank_at`.
 
-        Unless few removals from the inputs are doubtful, the precision is at most halfway between
-        what is expected of them and what it is if all doubtful ones are wrong.
+        Unless few removals from the inputs are doubtful, the precision is at most what is expected
+        of them.
         """
         if self.removals is None or self.removals.share <= FEW_DOUBTFUL:
             return objective.rank_at(self.curve, self.position)
         place = slice(self.position, self.position + 1)
         together = self.curve.together[place]
-        wrong_share = (self.removals.wrong.mean + self.removals.share) / 2
-        precision = np.minimum(self.curve.precision[place], 1 - wrong_share)
+        precision = np.minimum(self.curve.precision[place], 1 - self.removals.wrong_pairs.mean)
         wrong = together / precision - together
         point = Curve(self.curve.thresholds[place], self.curve.duplicates, together, wrong)
         return objective.rank_at(point, 0)

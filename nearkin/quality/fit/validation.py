@@ -79,8 +79,8 @@ class HeldOut:
     folds: tuple[FoldChoice, ...]
     kept: KeptCounts | None = None
 
-    def with_wrong_removals(self, wrong: WrongShare) -> "HeldOut":
-        """Returns the scores with what is expected of the removals from the inputs.
+    def with_wrong_pairs(self, wrong: WrongShare) -> "HeldOut":
+        """Returns the scores with what is expected of the pairs inside of clusters of the inputs.
 
         Labelled pairs say nothing about the pairs that nobody labelled, which are often less, and
         sometimes more similar. So both intervals count.

@@ -19,7 +19,9 @@ from nearkin.quality.evaluate.doubtful_removals import (
     MOST_EXAMINED,
     DoubtfulRemovals,
     Reason,
+    draw_pairs,
 )
+from nearkin.quality.evaluate.pair_doubts import PairDoubts
 from nearkin.reports.model import ReportData
 
 NAMES = [
@@ -235,3 +237,34 @@ def test_advised_threshold_leaves_few_wrong_removals() -> None:
     again, wrong = remove(advised)
     assert wrong < 0.15
     assert again.share < 0.15
+
+
+def test_pairs_of_clusters_are_drawn_with_equal_probability() -> None:
+    """Each pair of documents of one cluster, in both orders, is drawn as often as the others."""
+    sizes = [1, 40, 2, 1, 90, 7]
+    leader = np.repeat(np.arange(len(sizes)), sizes)[np.random.default_rng(5).permutation(141)]
+    drawn = draw_pairs(leader)
+    assert len(drawn) == MOST_EXAMINED
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    assert (leader[drawn[:, 0]] == leader[drawn[:, 1]]).all()
+    counted = np.bincount(leader[drawn[:, 0]], minlength=len(sizes))
+    expected = np.array([size * (size - 1) for size in sizes]) * MOST_EXAMINED
+    total = sum(size * (size - 1) for size in sizes)
+    assert (np.abs(counted - expected / total) < 2).all()
+    assert len(np.unique(drawn, axis=0)) == MOST_EXAMINED
+    assert len(np.unique(drawn)) > 100
+
+
+@pytest.mark.parametrize(("doubtful", "low", "high"), [(0, 0.5, 0.7), (15, 0.3, 0.5), (35, 0, 0.2)])
+def test_doubtful_duplicates_explain_doubtful_pairs(doubtful: int, low: float, high: float) -> None:
+    """60 % of all pairs are doubtful. Fewer are wrong if duplicates are doubtful, too."""
+    wrong = PairDoubts(300, 180, 50, doubtful).expect_wrong()
+    assert low <= wrong.mean <= high
+    assert wrong.low <= wrong.mean <= wrong.high
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_much_is_possible_without_labelled_duplicates(share: float) -> None:
+    wrong = PairDoubts(300, round(300 * share), 0, 0).expect_wrong()
+    assert wrong.low <= share / 2 + 0.01
+    assert wrong.high >= share
