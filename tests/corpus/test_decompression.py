@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +82,7 @@ class OneByteFile:
         pass
 
 
+@cache  # for streams that are decompressed at once and ahead
 def decode_until_damage(codec: str, data: bytes) -> bytes:
     """Returns the content before the damage, decompressed by Python's library if it has one."""
     parts = []
@@ -246,13 +247,14 @@ def read_damaged(content: bytes, codec: str) -> tuple[bytes, DamageError | None]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_content_that_was_changed_before_an_error_counts_as_changed(codec: str) -> None:
+def test_content_that_was_changed_before_an_error_counts_as_changed(codec: str, full: bool) -> None:
     """A decoder finds damage long after it, in other blocks. A cut file is not complete anyway."""
     words = (hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(2000))
     content = b"\n".join(b" ".join([word] * 4) for word in words)
     compressed = compress_with(codec, content)
     changes = []
-    for seed in range(100):
+    # three of four damaged files of gzip are such ones, and one of twenty of zstd
+    for seed in range(100 if full or codec == "zstd" else 15):
         read, failure = read_damaged(damage(compressed, random.Random(seed)), codec)
         if failure is not None and not content.startswith(read):
             changes.append(failure)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def processes() -> Iterator[Processes]:
     executor.close()
 
 
+@cache
 def documents() -> pa.Table:
     """Returns 6,000 documents, of which many are copies or near-copies, and some are rejected."""
     rng = np.random.default_rng(3)
