@@ -92,17 +92,29 @@ def write_compressed_files(folder: Path, is_rejected: Callable[[int], bool]) -> 
     return folder
 
 
+@pytest.fixture(scope="module")
+def compressed_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Returns a finished job over compressed files."""
+    folder = tmp_path_factory.mktemp("compressed")
+    source = write_compressed_files(folder / "in", REJECTIONS["some"])
+    job = Job((str(source),), folder / "whole", Columns(), RunOptions(workers=2))
+    run_dedup(job, Silent())
+    return job
+
+
 @pytest.mark.parametrize(
     "place",
     ["_write_checkpoint", "sync_file", "SketchWriter._place", "SketchWriter._write_segment"],
 )
 @pytest.mark.parametrize("calls", [1, 3, 5])
 def test_parts_of_compressed_files_are_resumed_after_a_kill(
-    place: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str,
+    calls: int,
+    compressed_job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = write_compressed_files(tmp_path / "in", REJECTIONS["some"])
-    job = Job((str(source),), tmp_path / "whole", Columns(), RunOptions(workers=2))
-    run_dedup(job, Silent())
+    job = compressed_job
     monkeypatch.setattr(sketching, "SEGMENT_SECONDS", 0.0)
     monkeypatch.setattr(sketching, "SEGMENT_BYTES", 500)
     killed = replace(job, out=tmp_path / "out")
@@ -146,17 +158,25 @@ def interrupt_call(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> N
     monkeypatch.setattr(f"nearkin.engine.sketching.{place}", fail)
 
 
+@pytest.fixture(scope="module")
+def parted_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Returns a finished job over files of small row groups."""
+    folder = tmp_path_factory.mktemp("parted")
+    source = write_files(folder / "in", REJECTIONS["some"])
+    job = Job((str(source),), folder / "whole", Columns(), RunOptions(workers=2))
+    run_dedup(job, Silent())
+    return job
+
+
 @pytest.mark.parametrize(
     "place", ["copy_bytes", "_replace_files_with_gaps", "sync_folder", "_write_checkpoint"]
 )
 @pytest.mark.parametrize("calls", [1, 2, 5])
 def test_places_of_rejected_rows_are_closed_after_a_kill(
-    place: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, calls: int, parted_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = write_files(tmp_path / "in", REJECTIONS["some"])
+    job = parted_job
     monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1)
-    job = Job((str(source),), tmp_path / "whole", Columns(), RunOptions(workers=2))
-    run_dedup(job, Silent())
     killed = replace(job, out=tmp_path / "out")
     with monkeypatch.context() as interrupted:
         interrupt_call(interrupted, place, calls)

@@ -3,6 +3,7 @@
 import itertools
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from nearkin.stages.wording.negations import NEGATIONS
@@ -117,6 +118,7 @@ def is_operator(character: str, previous: str, following: str) -> bool:
     return character in "'\"" and is_after_number and not is_before_letter
 
 
+@lru_cache(4096)  # a text is compared with many
 def read_wording(text: str) -> list[Said]:
     """Returns the tokens of a text."""
     text = fold(text)
@@ -213,10 +215,10 @@ def _changes(outside: Said, inside: Said, later: Said) -> bool:
 def says_all(kept: str, removed: str) -> bool:
     """Returns whether one text says all that another one says."""
     ours, theirs = read_wording(kept), read_wording(removed)
-    wanted = [token[:2] for token in theirs]
+    said, wanted = ([token[:2] for token in tokens] for tokens in (ours, theirs))
     for start in range(len(ours) - len(wanted) + 1):
         end = start + len(wanted)
-        if [token[:2] for token in ours[start:end]] != wanted:
+        if said[start:end] != wanted:
             continue
         if not wanted:
             return True
