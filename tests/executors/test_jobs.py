@@ -51,7 +51,9 @@ def fail(number: int) -> int:
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Path]:
     """Starts two workers of a work folder that does not exist yet, and returns the folder."""
-    context = multiprocessing.get_context("spawn")
+    # forked from a process that has imported what workers need, and runs nothing
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["nearkin.executors.job_worker", "nearkin.runs.dedup", __name__])
     work = tmp_path / "out.partial"
     started = [context.Process(target=work_on, args=(work, PATIENCE)) for _ in range(2)]
     for process in started:

@@ -23,7 +23,7 @@ from nearkin.runtime.progress import Silent
 
 @pytest.fixture(scope="module")
 def texts(full: bool) -> list[str]:
-    return make_texts(5600, 900) if full else make_texts(2600, 600)
+    return make_texts(5600, 900) if full else make_texts(1300, 300)
 
 
 def make_texts(originals: int, copies: int) -> list[str]:
@@ -383,7 +383,7 @@ def test_other_measures_are_compared_with_all_documents(
     name: str, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     """The recall of an audit of all documents agrees with a run that compares every pair."""
-    documents = 5200 if full else 2600
+    documents = 5200 if full else 1300
     monkeypatch.setattr(AllPairsScan, "sample_per_scan", documents * 2 // 5)
     v = vectors(documents)
     column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)
