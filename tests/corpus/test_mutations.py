@@ -26,15 +26,13 @@ def mutate(names: list[str], seed: int, count: int) -> None:
     assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
 
 
-@pytest.mark.parametrize("half", [0, 1])
 def test_damaged_files_lose_no_row_without_a_word(
-    half: int, record_property: Callable[[str, object], None]
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Kept rows are those of the format's own reader, and the process neither crashes nor hangs."""
-    names = list(FORMATS)[half::2]
     record_property("subject", "all formats")
-    record_property("attempts", len(names))
-    mutate(names, seed=0, count=1)
+    record_property("attempts", len(FORMATS))
+    mutate(list(FORMATS), seed=0, count=1)
 
 
 # all formats once, before the first one again: a run that is interrupted has tried each of them

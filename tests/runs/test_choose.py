@@ -30,13 +30,16 @@ def find_wrong(rows: LabelledSet, settings: dict[str, object]) -> tuple[float, f
 
 
 @pytest.mark.parametrize("population", ["members", "companies", "dense people", "headlines"])
-def test_chosen_settings_remove_most_copies_and_few_distinct_rows(population: str) -> None:
-    rows = make_population(population, 1500, 1)
+def test_chosen_settings_remove_most_copies_and_few_distinct_rows(
+    population: str, full: bool
+) -> None:
+    count = 1500 if full else 800
+    rows = make_population(population, count, 1)
     chosen = nk.choose(rows.documents, id="id")
     wrong, found = find_wrong(rows, dict(chosen.settings))
     assert wrong < 0.15
     assert found > 0.7
-    assert chosen.documents == chosen.sampled == 1500
+    assert chosen.documents == chosen.sampled == count
     best = max(chosen.tried, key=lambda tried: tried.undoubted)
     assert best.undoubted <= best.removed
 
@@ -54,7 +57,7 @@ def test_defaults_stay_if_no_definition_separates_copies() -> None:
 
 
 def test_choice_does_not_depend_on_workers_and_order() -> None:
-    rows = make_population("members", 800, 2).documents
+    rows = make_population("members", 400, 2).documents
     order = pa.array(np.random.default_rng(1).permutation(len(rows)))
     first = nk.choose(rows, id="id", workers=1)
     again = nk.choose(rows, id="id", workers=2)
@@ -83,7 +86,7 @@ def test_variants_are_kept(suffixes: tuple[str, ...]) -> None:
 
 
 def test_sources_are_compared_across() -> None:
-    rows = make_population("members", 800, 2).documents
+    rows = make_population("members", 400, 2).documents
     sources = pa.array([str(row % 2) for row in range(len(rows))])
     chosen = nk.choose(rows.set_column(2, "source", sources), id="id", across="source")
     assert chosen.settings["across"] == "source"
@@ -100,13 +103,13 @@ def test_sample_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_writes_settings_that_dedup_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = make_population("companies", 1000, 1)
+    rows = make_population("companies", 400, 1)
     path = tmp_path / "companies.parquet"
     pq.write_table(rows.documents, path)
     settings = tmp_path / "settings.toml"
     assert run(["fit", str(path), "--id", "id", "--out", str(settings)]) == 0
     printed = capsys.readouterr().out
-    assert "1,000 of 1,000 documents were compared" in printed
+    assert "400 of 400 documents were compared" in printed
     assert f"--settings {settings}" in " ".join(printed.split())
     written = settings.read_text("utf-8")
     assert "without labels" in written
@@ -145,7 +148,7 @@ def find_kept(rows: pa.Table, **settings: Any) -> list[bool]:
 
 
 def test_run_without_settings_chooses_them_for_short_texts() -> None:
-    rows = make_population("companies", 1000, 1).documents
+    rows = make_population("companies", 400, 1).documents
     chosen = nk.choose(rows, id="id")
     result = nk.dedup(rows, id="id")
     assert result.kept.tolist() == find_kept(rows, settings=chosen.settings)
@@ -208,7 +211,7 @@ def test_command_keeps_the_chosen_settings_and_resumes_with_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "companies.parquet"
-    pq.write_table(make_population("companies", 1000, 1).documents, path)
+    pq.write_table(make_population("companies", 400, 1).documents, path)
     out = tmp_path / "deduped"
     command = ["dedup", str(path), "--id", "id", "--out", str(out)]
 

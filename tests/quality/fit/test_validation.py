@@ -162,7 +162,7 @@ def test_held_out_scores_are_those_of_choices_on_new_documents(kind: str, full: 
 
     The held-out F1 is not biased by more than 0.03, beyond three standard errors.
     """
-    repetitions = 100 if full else 10
+    repetitions = 100 if full else 6
     has_pairs = kind == "pairs"
     new = NewCorpora(
         [draw_sizes(kind, 500_000 + number) for number in range(NEW_CORPORA)], has_pairs=has_pairs
