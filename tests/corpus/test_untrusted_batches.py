@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,9 @@ def test_rows_that_take_no_bytes_are_one_rejection(values: Any, name: str, tmp_p
 @pytest.mark.parametrize(
     "values",
     [
-        pa.ListArray.from_arrays(pa.array([0, MANY], pa.int32()), pa.nulls(MANY)),
-        pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY),
-        pa.ListViewArray.from_arrays(
+        lambda: pa.ListArray.from_arrays(pa.array([0, MANY], pa.int32()), pa.nulls(MANY)),
+        lambda: pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY),
+        lambda: pa.ListViewArray.from_arrays(
             pa.array([0] * 40_000, pa.int32()),
             pa.array([40_000] * 40_000, pa.int32()),
             pa.array(np.zeros(40_000, np.int8)),
@@ -118,8 +119,8 @@ def test_rows_that_take_no_bytes_are_one_rejection(values: Any, name: str, tmp_p
     ],
     ids=["list", "fixed_size_list", "list_view"],
 )
-def test_elements_that_take_no_bytes_are_damage(values: pa.Array) -> None:
-    damage = examine_batch(pa.record_batch([values], ["tokens"])).damage
+def test_elements_that_take_no_bytes_are_damage(values: Callable[[], pa.Array]) -> None:
+    damage = examine_batch(pa.record_batch([values()], ["tokens"])).damage
     assert damage is not None
     assert "it claims" in damage
 

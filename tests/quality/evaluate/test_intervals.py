@@ -224,7 +224,7 @@ def test_intervals_of_sampled_clusters_contain_the_scores_of_all(kind: str, full
     whole = score_clusters(golden_set_from_clusters({i: str(t) for i, t in labels}), result)
     rng = np.random.default_rng(5)
     covered = dict.fromkeys(SCORES, 0)
-    repetitions = REPETITIONS if full else REPETITIONS // 3
+    repetitions = REPETITIONS if full else REPETITIONS // 6
     for _ in range(repetitions):
         chosen = set(rng.choice(int(true.max()) + 1, 300, replace=False).tolist())
         golden = golden_set_from_clusters({i: str(t) for i, t in labels if t in chosen})
@@ -252,7 +252,7 @@ def test_interval_of_labelled_pairs_contains_the_recall_of_all(kind: str, full: 
     everything = list(itertools.chain.from_iterable(pairs_of.values()))
     recall = score_clusters(golden_set_from_pairs(everything, None), result).recall
     rng = np.random.default_rng(6)
-    repetitions = REPETITIONS if full else REPETITIONS // 3
+    repetitions = REPETITIONS if full else REPETITIONS // 6
     covered = 0
     for _ in range(repetitions):
         chosen = rng.choice(list(pairs_of), 300, replace=False).tolist()

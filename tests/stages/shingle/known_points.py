@@ -10,16 +10,14 @@ TABLE = Path(__file__).parents[3] / "conformance" / "unicode-15.1.0.json"
 
 def list_known_points() -> list[str]:
     """Returns the code points that are assigned in the contract's Unicode and in that of Python."""
-    frozen = {
-        point
-        for first, last in json.loads(TABLE.read_text("utf-8"))["frozen"]
-        for point in range(first, last + 1)
-    }
+    frozen = bytearray(0x110000)
+    for first, last in json.loads(TABLE.read_text("utf-8"))["frozen"]:
+        frozen[first : last + 1] = b"\1" * (last + 1 - first)
     return [
         char
         for char in map(chr, range(0x110000))
         if unicodedata.category(char) not in ("Cn", "Cs", "Co")
-        and (ord(char) not in frozen or unicodedata.category(char) == "Cc")
+        and (not frozen[ord(char)] or unicodedata.category(char) == "Cc")
     ]
 
 
