@@ -21,7 +21,6 @@ from nearkin.quality.evaluate.doubtful_removals import (
     Reason,
     draw_pairs,
 )
-from nearkin.quality.evaluate.pair_doubts import PairDoubts
 from nearkin.reports.model import ReportData
 
 NAMES = [
@@ -253,18 +252,3 @@ def test_pairs_of_clusters_are_drawn_with_equal_probability() -> None:
     assert (np.abs(counted - expected / total) < 2).all()
     assert len(np.unique(drawn, axis=0)) == MOST_EXAMINED
     assert len(np.unique(drawn)) > 100
-
-
-@pytest.mark.parametrize(("doubtful", "low", "high"), [(0, 0.5, 0.7), (15, 0.3, 0.5), (35, 0, 0.2)])
-def test_doubtful_duplicates_explain_doubtful_pairs(doubtful: int, low: float, high: float) -> None:
-    """60 % of all pairs are doubtful. Fewer are wrong if duplicates are doubtful, too."""
-    wrong = PairDoubts(300, 180, 50, doubtful).expect_wrong()
-    assert low <= wrong.mean <= high
-    assert wrong.low <= wrong.mean <= wrong.high
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_much_is_possible_without_labelled_duplicates(share: float) -> None:
-    wrong = PairDoubts(300, round(300 * share), 0, 0).expect_wrong()
-    assert wrong.low <= share / 2 + 0.01
-    assert wrong.high >= share
