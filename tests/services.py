@@ -268,9 +268,6 @@ def postgres_server(folder: Path) -> Iterator[int]:
     line = [
         str(Path(initdb).parent / "postgres"),
         "-F",
-        # PostgreSQL would compile statements of tables without statistics for 70 ms, each time
-        "-c",
-        "jit=off",
         "-D",
         str(data),
         "-p",

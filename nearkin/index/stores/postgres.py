@@ -195,9 +195,12 @@ class PostgresStore(SqlStore):
                 raise
 
     def _configure_connection(self, connection: Any) -> None:
-        """Makes each query use an index: statistics of a fast-growing table are outdated."""
-        connection.execute("SET enable_seqscan = off")
-        connection.execute("SET enable_bitmapscan = off")
+        """Makes each query use an index: statistics of a fast-growing table are outdated.
+
+        The costs of other plans are huge then, and the server would compile short queries.
+        """
+        for setting in ("enable_seqscan", "enable_bitmapscan", "jit"):
+            connection.execute(f"SET {setting} = off")
         self._connection_errors.forget(self._pool.name)
 
     @contextmanager
