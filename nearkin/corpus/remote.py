@@ -75,6 +75,12 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
 
 def _make_opening_error(url: str, error: BaseException) -> UsageError | MissingExtraError:
+    if isinstance(error, TypeError | AttributeError):
+        # file systems of fsspec that read other ones fail so without them
+        return UsageError(
+            f"cannot open {url}: file systems of {url.partition('://')[0]}:// need options, which "
+            "nearkin cannot give; give local paths, or URLs of https, s3, gs, abfs or hf"
+        )
     if not isinstance(error, ImportError):
         return UsageError(
             f"cannot open {url}: {describe_error(error)}; check the URL and what its protocol needs"
