@@ -237,8 +237,9 @@ class RemovalSample:
         near: Number of removed near-duplicates.
         removed: Numbers of the examined ones, int64 (p,), ascending.
         background: Numbers of the documents with which they are compared, int64 (m,), ascending.
-        known: Numbers of the documents of some labelled duplicates of one cluster, int64 (k, 2), or
-            None without labels.
+        labelled: Number of labelled duplicates. None without labels.
+        found: Number of them that are of one cluster.
+        known: Numbers of the documents of some of these, int64 (k, 2).
         pairs: Numbers of the documents of pairs inside of clusters, int64 (q, 2). Without labels,
             none is drawn.
         texts: Texts of all of these, and of the kept documents.
@@ -257,10 +258,13 @@ class RemovalSample:
         the documents of labelled duplicates, int64 (p, 2).
         """
         leader = np.asarray(result.leader)
-        self.known = None
+        self.labelled = None if known is None else len(known)
+        self.found = 0
+        self.known = np.empty((0, 2), np.int64)
         self.pairs = np.empty((0, 2), np.int64)
         if known is not None:
             found = known[leader[known[:, 0]] == leader[known[:, 1]]]
+            self.found = len(found)
             self.known = found[draw_places(len(found), MOST_EXAMINED, SAMPLE_SEED + 3)]
             self.pairs = draw_pairs(leader)
         near = np.flatnonzero((np.asarray(result.kind) == NEAR) & result.removed_in_run)
@@ -273,10 +277,9 @@ class RemovalSample:
             size = max(LEAST_BACKGROUND, min(MOST_BACKGROUND, size))
             self.background = draw_places(len(lengths), size, SAMPLE_SEED + 1)
         kept = leader[self.removed].astype(np.int64)
-        drawn = [self.removed, kept, self.background, self.pairs.reshape(-1)]
-        if self.known is not None:
-            drawn.append(self.known.reshape(-1))
-        self.texts = TextSample(np.unique(np.concatenate(drawn)))
+        pairs = np.concatenate([self.pairs, self.known]).reshape(-1)
+        drawn = np.concatenate([self.removed, kept, self.background, pairs])
+        self.texts = TextSample(np.unique(drawn))
 
 
 def draw_places(count: int, most: int, seed: int) -> np.ndarray:
@@ -355,12 +358,14 @@ def find_doubtful_removals(
     )
     reasons = [Reason.of_evidence(evidence) for evidence in compared]
     pairs = None
-    if sample.known is not None:
+    if sample.labelled is not None:
         pairs = PairDoubts(
-            len(sample.pairs),
-            _count_doubtful(sample.pairs, texts, leader, background),
-            len(sample.known),
-            _count_doubtful(sample.known, texts, leader, background),
+            pairs=len(sample.pairs),
+            doubtful_pairs=_count_doubtful(sample.pairs, texts, leader, background),
+            duplicates=len(sample.known),
+            doubtful_duplicates=_count_doubtful(sample.known, texts, leader, background),
+            labelled=sample.labelled,
+            found=sample.found,
         )
     similarity = np.asarray(result.similarity)[sample.removed]
     is_doubtful = np.array([reason is not None for reason in reasons])

@@ -35,9 +35,18 @@ class PairDoubts(NamedTuple):
     doubtful_pairs: int
     """The number of them that are doubtful."""
     duplicates: int
-    """The number of labelled duplicates inside of clusters."""
+    """The number of examined labelled duplicates inside of clusters."""
     doubtful_duplicates: int
     """The number of them that are doubtful."""
+    labelled: int
+    """The number of labelled duplicates among the documents of the run."""
+    found: int
+    """The number of them inside of clusters."""
+
+    @property
+    def recall(self) -> float:
+        """The share of the labelled duplicates that are inside of clusters, 1 without any."""
+        return self.found / self.labelled if self.labelled else 1.0
 
     @property
     def share(self) -> float:
@@ -48,8 +57,8 @@ class PairDoubts(NamedTuple):
         """Returns the share of wrong pairs, and the interval that has it with 90 %.
 
         Examples:
-            >>> mostly_doubtful = PairDoubts(300, 180, 50, 30).expect_wrong()
-            >>> never_doubtful = PairDoubts(300, 180, 50, 0).expect_wrong()
+            >>> mostly_doubtful = PairDoubts(300, 180, 50, 30, 50, 50).expect_wrong()
+            >>> never_doubtful = PairDoubts(300, 180, 50, 0, 50, 50).expect_wrong()
             >>> round(mostly_doubtful.mean, 2), round(never_doubtful.mean, 2)
             (0.11, 0.6)
         """

@@ -147,8 +147,8 @@ def fit_settings(
         best = _best_tried(choices, request.objective)
         choices = [best, *(choice for choice in choices if choice is not best)]
     removals = choices[0].removals
-    if held_out is not None and removals is not None:
-        held_out = held_out.with_wrong_pairs(removals.wrong_pairs)
+    if held_out is not None and removals is not None and removals.pairs is not None:
+        held_out = held_out.with_trial(removals.pairs)
     choices = choices[:SHOWN_CHOICES]
     default = None
     if columns.vector is None:
@@ -307,14 +307,14 @@ def _try_over_inputs(
         judged = judge_settings(scores, choice.definition, threshold, scorer.documents)
         removals = trial(judged.settings)
         judged = replace(judged, removals=removals)
-        best = judged if best is None else _best_tried([best, judged], objective)
+        # of two thresholds that seem equally good, the higher one removes less that is unlabelled
+        if best is None or _gain(judged, best, objective) >= (0, 0.0):
+            best = judged
         if removals is None:
             break
         higher = max(removals.best_threshold, removals.advised_threshold or 0.0)
         if higher <= threshold and removals.share > FEW_DOUBTFUL:
-            # up to there, the labels have no preference
-            _, last = judged.curve.plateau(judged.position)
-            higher = float(judged.curve.thresholds[last])
+            higher = _next_threshold(judged)
         if higher <= threshold:
             break
         threshold = higher
@@ -323,13 +323,27 @@ def _try_over_inputs(
     return best
 
 
+def _next_threshold(judged: FittedSettings) -> float:
+    """Returns the highest threshold at which the labels have the same scores, or the next ones."""
+    curve = judged.curve
+    _, last = curve.plateau(judged.position)
+    if last == judged.position and last + 1 < len(curve.thresholds):
+        _, last = curve.plateau(last + 1)
+    return float(curve.thresholds[last])
+
+
+def _gain(judged: FittedSettings, best: FittedSettings, objective: Objective) -> tuple[int, float]:
+    """Returns by how much settings are better: the minimum of the objective, then the score."""
+    is_met, score, _ = judged.rank(objective)
+    is_best_met, best_score, _ = best.rank(objective)
+    return is_met - is_best_met, score - best_score
+
+
 def _best_tried(tried: Sequence[FittedSettings], objective: Objective) -> FittedSettings:
     """Returns the first settings, or later ones that are better by more than trials err."""
     best = tried[0]
     for judged in tried[1:]:
-        is_met, score, _ = judged.rank(objective)
-        is_best_met, best_score, _ = best.rank(objective)
-        if (is_met, score - TRIAL_NOISE) > (is_best_met, best_score):
+        if _gain(judged, best, objective) > (0, TRIAL_NOISE):
             best = judged
     return best
 

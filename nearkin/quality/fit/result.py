@@ -133,14 +133,17 @@ class FittedSettings:
     def rank(self, objective: Objective) -> tuple[bool, float, float]:
         """Returns the key by which an objective compares settings, see `Objective.rank_at`.
 
-        Unless few removals from the inputs are doubtful, the precision is at most what is expected
-        of them.
+        The recall is at most that over the inputs. Unless few removals from the inputs are
+        doubtful, the precision is at most what is expected of the pairs inside of their clusters.
         """
-        if self.removals is None or self.removals.share <= FEW_DOUBTFUL:
+        if self.removals is None or self.removals.pairs is None:
             return objective.rank_at(self.curve, self.position)
         place = slice(self.position, self.position + 1)
-        together = self.curve.together[place]
-        precision = np.minimum(self.curve.precision[place], 1 - self.removals.wrong_pairs.mean)
+        found = self.removals.pairs.recall * self.curve.duplicates
+        together = np.minimum(self.curve.together[place], found)
+        precision = self.curve.precision[place]
+        if self.removals.share > FEW_DOUBTFUL:
+            precision = np.minimum(precision, 1 - self.removals.wrong_pairs.mean)
         wrong = together / precision - together
         point = Curve(self.curve.thresholds[place], self.curve.duplicates, together, wrong)
         return objective.rank_at(point, 0)

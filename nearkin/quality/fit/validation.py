@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.removal_limit import WrongShare
+from nearkin.engine.wilson import wilson_interval
 from nearkin.quality.evaluate.intervals import Estimate
+from nearkin.quality.evaluate.pair_doubts import PairDoubts
 from nearkin.quality.evaluate.totals import LabelledTotals
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.labels import FitLabels, KeptCounts
@@ -79,23 +80,29 @@ class HeldOut:
     folds: tuple[FoldChoice, ...]
     kept: KeptCounts | None = None
 
-    def with_wrong_pairs(self, wrong: WrongShare) -> "HeldOut":
-        """Returns the scores with what is expected of the pairs inside of clusters of the inputs.
+    def with_trial(self, pairs: PairDoubts) -> "HeldOut":
+        """Returns the scores with what is expected of the clusters of the inputs.
 
         Labelled pairs say nothing about the pairs that nobody labelled, which are often less, and
-        sometimes more similar. So both intervals count.
+        sometimes more similar. And a document can join the cluster of one that nobody labelled. So
+        both intervals count.
         """
+        wrong = pairs.expect_wrong()
         precision = Estimate(
             min(self.precision.value, 1 - wrong.mean),
             min(self.precision.low, 1 - wrong.high),
             max(self.precision.high, 1 - wrong.low),
         )
-        f1 = Estimate(
-            _harmonic_mean(precision.value, self.recall.value),
-            _harmonic_mean(precision.low, self.recall.low),
-            _harmonic_mean(precision.high, self.recall.high),
+        low, _ = wilson_interval(pairs.recall, pairs.labelled)
+        recall = Estimate(
+            min(self.recall.value, pairs.recall), min(self.recall.low, low), self.recall.high
         )
-        return replace(self, precision=precision, f1=f1)
+        f1 = Estimate(
+            _harmonic_mean(precision.value, recall.value),
+            _harmonic_mean(precision.low, recall.low),
+            _harmonic_mean(precision.high, recall.high),
+        )
+        return replace(self, precision=precision, recall=recall, f1=f1)
 
     def limited_score(self, objective: Objective) -> float:
         """Returns the score that an objective limits."""

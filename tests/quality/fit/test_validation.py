@@ -15,6 +15,8 @@ from nearkin.quality.evaluate.golden import (
     golden_set_from_clusters,
     golden_set_from_pairs,
 )
+from nearkin.quality.evaluate.intervals import Estimate
+from nearkin.quality.evaluate.pair_doubts import PairDoubts
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.documents import read_documents
 from nearkin.quality.fit.labels import ClusterLabels, PairLabels, place_labels
@@ -22,7 +24,7 @@ from nearkin.quality.fit.objective import Curve
 from nearkin.quality.fit.sampling import sample_labels
 from nearkin.quality.fit.scoring import DocumentScorer
 from nearkin.quality.fit.search import FINE_STEP
-from nearkin.quality.fit.validation import FOLDS, assign_folds
+from nearkin.quality.fit.validation import FOLDS, HeldOut, assign_folds
 from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runtime.progress import Silent
 from tests.quality.fit.corpora import LabelledCorpus, confusable_records, records
@@ -187,3 +189,19 @@ def test_held_out_scores_are_those_of_choices_on_new_documents(kind: str, full: 
     slack = 0.0 if full else 2 * float(np.sqrt(0.93 * 0.07 * repetitions))
     assert min(covered.values()) >= 0.93 * repetitions - slack, covered
     assert abs(np.mean(errors)) < 0.03 + 3 * np.std(errors) / np.sqrt(repetitions)
+
+
+def test_trial_bounds_what_labelled_pairs_promise() -> None:
+    alone = HeldOut(Estimate(1.0, 0.94, 1.0), Estimate(0.9, 0.8, 0.95), Estimate(0.95, 0.9, 1), ())
+    # half of the labelled duplicates are in one cluster, and most pairs are doubtful
+    tried = alone.with_trial(PairDoubts(300, 240, 30, 0, labelled=60, found=30))
+    assert tried.recall.value == 0.5
+    assert tried.recall.low < 0.4
+    assert tried.recall.high == 0.95
+    assert tried.precision.value < 0.4
+    assert tried.precision.low < 0.2
+    assert tried.precision.high == 1.0
+    assert tried.f1.value < 0.45
+    surer = alone.with_trial(PairDoubts(300, 0, 60, 0, labelled=60, found=60))
+    assert surer.recall.value == 0.9
+    assert surer.precision.value > 0.9
