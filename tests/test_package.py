@@ -138,6 +138,11 @@ def test_every_type_that_is_returned_is_public() -> None:
     assert returned - set(nk.__all__) - INTERNAL == set()
 
 
+def _is_function(code: object) -> bool:
+    """Returns whether a member is a function or a method, and not a cached property."""
+    return inspect.isroutine(code) and callable(code)
+
+
 def public_functions() -> dict[str, Any]:
     """Returns the functions of the public face, and the methods of its classes, by their names."""
     values = {name: getattr(nk, name) for name in nk.__all__}
@@ -153,7 +158,7 @@ def public_functions() -> dict[str, Any]:
     functions = {}
     for name, value in values.items():
         if inspect.isclass(value):
-            methods = inspect.getmembers(value, inspect.isroutine)
+            methods = inspect.getmembers(value, _is_function)
             functions.update({f"{name}.{method}": code for method, code in methods})
         elif inspect.isfunction(value):
             functions[name] = value
