@@ -127,9 +127,7 @@ def fit_corpus(
     @cache
     def read_table() -> pa.Table:
         choosable = columns.sources if columns.joined else ()
-        return make_table(
-            read_sample(corpus, columns, request.across, progress, choosable, golden.ids)
-        )
+        return make_table(read_sample(corpus, columns, request.across, progress, choosable, golden))
 
     def examine(settings: Mapping[str, object]) -> DoubtfulRemovals | None:
         given = {name: value for name, value in settings.items() if name != "across"}

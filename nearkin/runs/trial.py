@@ -12,6 +12,7 @@ from nearkin.engine.second_measure import to_final_clusters
 from nearkin.quality.evaluate.doubtful_removals import (
     DoubtfulRemovals,
     RemovalSample,
+    draw_places,
     find_doubtful_removals,
 )
 from nearkin.quality.evaluate.golden import GoldenSet
@@ -25,6 +26,8 @@ SAMPLED_DOCUMENTS = 20_000
 COMPARED_DOCUMENTS = 3000
 """The number of documents of 2,000 bytes of a sample. The work grows with the number of documents
 and with their total size, so there are more of smaller ones (see `limit_compared`)."""
+MOST_LABELLED = 500
+"""The largest number of labelled duplicates whose documents are drawn for certain."""
 SAMPLE_SEED = 1
 
 
@@ -34,12 +37,16 @@ def read_sample(
     across: str | None,
     progress: Progress,
     choosable: Sequence[str] = (),
-    labelled: Sequence[str] = (),
+    golden: GoldenSet | None = None,
 ) -> FitDocuments:
     """Draws the documents that trial runs deduplicate, with the texts of columns to choose from.
 
-    Documents whose ids are labelled are among them.
+    Some labelled duplicates are among them.
     """
+    labelled: list[str] = []
+    if golden is not None and golden.duplicates is not None:
+        drawn = draw_places(len(golden.duplicates), MOST_LABELLED, SAMPLE_SEED)
+        labelled = [golden.ids[place] for place in np.unique(golden.duplicates[drawn]).tolist()]
     return read_documents(
         corpus,
         columns,

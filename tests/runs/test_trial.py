@@ -65,7 +65,7 @@ def test_pairs_inside_of_large_clusters_count() -> None:
     assert found.pairs.duplicates == 60
     assert found.pairs.doubtful_duplicates <= 3
     assert found.share < 0.5 < found.pairs.share
-    assert found.wrong_pairs.mean > 0.7
+    assert found.pairs.expect_wrong().mean > 0.7
 
 
 def test_columns_that_the_labels_choose_are_tried() -> None:

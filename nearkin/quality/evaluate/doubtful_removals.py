@@ -159,11 +159,6 @@ class DoubtfulRemovals:
         """The share of the removed near-duplicates that are expected to be distinct documents."""
         return next(wrong for limit, wrong in WRONG_SHARES if self.share <= limit)
 
-    @property
-    def wrong_pairs(self) -> WrongShare:
-        """The share of the pairs inside of clusters that are expected to be distinct documents."""
-        return self.wrong if self.pairs is None else self.pairs.expect_wrong()
-
     def describe_wrong(self) -> str:
         """Returns how many removals are expected to be wrong, without an end."""
         wrong = self.wrong
@@ -226,7 +221,7 @@ class DoubtfulRemovals:
         values["expected_wrong"] = self.wrong._asdict()
         if self.pairs is not None:
             values["pairs"] = self.pairs._asdict()
-            values["expected_wrong_pairs"] = self.wrong_pairs._asdict()
+            values["expected_wrong_pairs"] = self.pairs.expect_wrong()._asdict()
         return values
 
 

@@ -17,6 +17,9 @@ from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.version import VERSION
 
+LEAST_PRECISION = 1e-9
+"""The precision instead of 0, from which numbers of pairs follow."""
+
 
 class FittedRecord(TypedDict):
     """Settings or held-out settings with their scores, as JSON.
@@ -138,13 +141,13 @@ class FittedSettings:
         """
         if self.removals is None or self.removals.pairs is None:
             return objective.rank_at(self.curve, self.position)
+        pairs = self.removals.pairs
         place = slice(self.position, self.position + 1)
-        found = self.removals.pairs.recall * self.curve.duplicates
-        together = np.minimum(self.curve.together[place], found)
+        together = np.minimum(self.curve.together[place], pairs.recall * self.curve.duplicates)
         precision = self.curve.precision[place]
         if self.removals.share > FEW_DOUBTFUL:
-            precision = np.minimum(precision, 1 - self.removals.wrong_pairs.mean)
-        wrong = together / precision - together
+            precision = np.minimum(precision, 1 - pairs.expect_wrong().mean)
+        wrong = together / np.maximum(precision, LEAST_PRECISION) - together
         point = Curve(self.curve.thresholds[place], self.curve.duplicates, together, wrong)
         return objective.rank_at(point, 0)
 
