@@ -19,7 +19,7 @@ INTERVAL = (0.05, 0.95)
 """The quantiles between which the share is expected."""
 PRIOR = (0.4, 0.93)
 """The parameters of the beta distribution of the share before a corpus is seen. Its mean and its
-standard deviation are 0.3, as over runs of ten settings over labelled sets."""
+standard deviation are 0.3."""
 MODEL_DEVIATION = 0.05
 """The standard deviation by which labelled duplicates differ from all that a run finds."""
 LEAST_LIKELIHOODS = (0.005, 0.05)
