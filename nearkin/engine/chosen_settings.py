@@ -44,6 +44,7 @@ class ChosenSettings:
         warnings: Reasons to distrust the choice.
         is_default: True if nothing better was found than the settings of a run without options.
         reason: Why they were chosen, if not for what was tried.
+        peak_memory: Peak memory of the choice of a run, in bytes.
     """
 
     settings: Mapping[str, object]
@@ -53,6 +54,7 @@ class ChosenSettings:
     warnings: tuple[str, ...]
     is_default: bool = False
     reason: str = ""
+    peak_memory: int = 0
 
     def __repr__(self) -> str:
         described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
@@ -68,8 +70,10 @@ class ChosenSettings:
         return f"{described} ({self.reason})" if self.reason else described
 
     def to_dict(self) -> dict[str, object]:
-        """Returns the choice as a JSON object."""
-        return asdict(self)
+        """Returns the choice as a JSON object, without the memory that it took."""
+        values = asdict(self)
+        del values["peak_memory"]
+        return values
 
     @check_arguments
     def write(self, path: str | Path) -> None:

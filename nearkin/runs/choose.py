@@ -7,6 +7,7 @@ documents without doubt is chosen.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Unpack, cast
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runs.trial import find_doubtful, make_table, read_sample
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.process_limits import workers_or_cores
@@ -162,7 +164,9 @@ def choose_for_run(
     if chosen is not None or not _are_short(documents.contents):
         return chosen
     workers = workers_or_cores(parameters.get("workers"))
-    return _choose(documents, workers, progress, memory_of(parameters))
+    with PeakMemory() as memory:
+        chosen = _choose(documents, workers, progress, memory_of(parameters))
+    return replace(chosen, peak_memory=memory.peak)
 
 
 def _read_beginning(corpus: Corpus, columns: Columns) -> pa.Array:

@@ -123,10 +123,11 @@ def run_dedup(
         provenance = Provenance.now(inputs_shown, job.command_line)
         title = title_of(inputs_shown)
         report_data = collect_report(run, clustering, excerpts, rejected, title, provenance)
-        # The peak includes the memory that collecting the report took.
+        # The peak includes the memory that the choice of settings and collecting the report took.
+        chosen_in = 0 if job.chosen is None else job.chosen.peak_memory
         report_data = replace(
             report_data,
-            peak_memory=memory.peak,
+            peak_memory=max(memory.peak, chosen_in),
             passages=_describe_passages(job, cuts),
             lines=_describe_lines(job, cuts),
         )

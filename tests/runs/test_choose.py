@@ -15,8 +15,9 @@ import nearkin as nk
 from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.populations.population import make_population
 from nearkin.cli.app import run
+from nearkin.engine.chosen_settings import TriedSettings
 from nearkin.errors import RunError
-from nearkin.runs import trial
+from nearkin.runs import choose, trial
 
 
 def find_wrong(rows: LabelledSet, settings: dict[str, object]) -> tuple[float, float]:
@@ -298,3 +299,21 @@ def test_command_says_why_settings_of_logs_are_chosen(
     printed = " ".join(capsys.readouterr().out.split())
     assert "300 of 300 documents were compared" in printed
     assert "without doubt" not in printed
+
+
+def test_peak_memory_of_a_run_includes_that_of_its_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(make_population("companies", 400, 1).documents, tmp_path / "rows.parquet")
+    really_try = choose._try
+    size = 512 << 20
+
+    def take_memory(*arguments: Any) -> TriedSettings:
+        taken = np.ones(size, np.uint8)
+        tried = really_try(*arguments)
+        assert taken.all()
+        return tried
+
+    monkeypatch.setattr(choose, "_try", take_memory)
+    assert run(["dedup", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out" / "run.json").read_bytes())["peak_memory"] > size
