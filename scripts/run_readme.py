@@ -36,8 +36,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nearkin.runtime.progress import STAGE_NAMES
-
 BLOCK = re.compile(
     r"(?:<!-- (?P<mark>not run|slow):[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$"
     r"(?:\n+```text\n(?P<output>.*?)^```$)?",
@@ -47,9 +45,9 @@ NUMBER = re.compile(r"\d[\d.,]*(?:dev\d+)?(?:\+(?:g[0-9a-f]|unknown)[\w.]*)?[.,]
 """A number or a version, also of a commit after a release."""
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
-STAGES = "|".join(re.escape(title) for title in STAGE_NAMES.values())
 SLOW_LINES = re.compile(
-    rf"^(nearkin: Compiling kernels, |kernels compiled in |nearkin: ({STAGES}): ).*\n", re.MULTILINE
+    r"^(nearkin: Compiling kernels, |kernels compiled in |nearkin: [A-Z][a-z ]+: \d).*\n",
+    re.MULTILINE,
 )
 """Lines that only the first command on a machine prints, or only a slow machine."""
 
