@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
 from nearkin.service.server.http.encodings import decode_body
 from nearkin.service.server.http.problems import SECURITY_HEADERS, ProblemError
+from nearkin.service.server.http.refusals import INVALID, Pauses
 from nearkin.service.server.telemetry import Instruments
 
 log = logging.getLogger("nearkin.access")
@@ -119,6 +120,7 @@ class RequestMiddleware:
         self.timeout = timeout
         self.idle_timeout = idle_timeout
         self._active_requests = 0
+        self._pauses = Pauses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -141,6 +143,9 @@ class RequestMiddleware:
                 scope, body, response, headers.get(b"content-length"), is_stream=is_stream
             )
             if problem is not None and not response.started:
+                caller = getattr(scope["state"].get("principal"), "name", None)
+                if caller is not None and problem.code in INVALID:
+                    await self._pauses.wait(caller)
                 await problem.response(response.request_id)(scope, body, response)
             route = getattr(scope.get("route"), "path", "(none)")
             span.update_name(f"{method_label(scope)} {route}")
