@@ -34,6 +34,7 @@ def test_answers_to_invalid_requests_of_one_caller_wait_for_each_other(
     assert max(waited) == LONGEST
 
 
+@pytest.mark.promise("Many invalid requests of one token wait for each other.")
 def test_invalid_requests_pause_and_valid_ones_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
