@@ -304,12 +304,12 @@ def draw_pairs(leader: np.ndarray) -> np.ndarray:
         [[0, 1], [1, 0], [2, 3], [2, 4], [3, 2], [3, 4], [4, 2], [4, 3]]
     """
     members = np.argsort(leader, kind="stable")
-    _, starts, sizes = np.unique(leader[members], return_index=True, return_counts=True)
-    others = np.repeat(sizes - 1, sizes)
+    clusters = leader[members].astype(np.int64)
+    others = np.bincount(clusters)[clusters] - 1
     ends = np.cumsum(others)
     drawn = draw_places(int(ends[-1]), MOST_EXAMINED, SAMPLE_SEED + 2)
     places = np.searchsorted(ends, drawn, side="right")
-    first = np.repeat(starts, sizes)[places]
+    first = np.searchsorted(clusters, clusters[places])
     # the other members of the cluster, in order, without the document itself
     other = drawn - (ends - others)[places]
     other += other >= places - first

@@ -32,7 +32,8 @@ class FittedRecord(TypedDict):
         folds: Number of folds, if the scores are held out.
         lost: Share of the labelled clusters of which no document is kept, if clusters are labelled.
         removed: Share of the redundant documents that are removed, if clusters are labelled.
-        doubtful_removals: What they remove from the inputs, as in run.json, if pairs are labelled.
+        doubtful_removals: What they remove from the inputs, as in run.json, and the doubtful pairs
+            of the clusters, if pairs are labelled.
     """
 
     settings: NotRequired[dict[str, object]]
@@ -180,8 +181,8 @@ class FitResult:
         choices: The best settings of up to three different kinds. The first one is `best`.
         default: The settings of a run without options. None for vectors.
         held_out: Scores in cross-validation, which are those to expect on documents without labels.
-            If pairs are labelled, the precision is also that of the removals from the inputs. None
-            if only one cluster has duplicates.
+            If pairs are labelled, they are also those of the clusters of the inputs. None if only
+            one cluster has duplicates.
         objective: What was maximized, for example `f1`.
         is_met: Whether the minimum of the objective is met, if it has one.
         labels: Numbers of labels.

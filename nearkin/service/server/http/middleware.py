@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
+from nearkin.service.server.http.callers import CURRENT_CALLER
 from nearkin.service.server.http.encodings import decode_body
 from nearkin.service.server.http.problems import SECURITY_HEADERS, ProblemError
 from nearkin.service.server.http.refusals import INVALID, Pauses
@@ -143,9 +144,8 @@ class RequestMiddleware:
                 scope, body, response, headers.get(b"content-length"), is_stream=is_stream
             )
             if problem is not None and not response.started:
-                caller = getattr(scope["state"].get("principal"), "name", None)
-                if caller is not None and problem.code in INVALID:
-                    await self._pauses.wait(caller)
+                if problem.code in INVALID:
+                    await self._pauses.wait(CURRENT_CALLER.get())
                 await problem.response(response.request_id)(scope, body, response)
             route = getattr(scope.get("route"), "path", "(none)")
             span.update_name(f"{method_label(scope)} {route}")

@@ -7,6 +7,8 @@ could keep the event loop busy, while valid requests wait for the turn of their 
 import asyncio
 from collections import Counter
 
+from nearkin.service.server.http.callers import UNKNOWN_CALLER, Caller
+
 PAUSE = 0.01
 """Seconds by which an answer waits for each invalid request of its caller that waits already."""
 LONGEST = 1.0
@@ -22,10 +24,15 @@ class Pauses:
     """
 
     def __init__(self) -> None:
-        self._waiting: Counter[str] = Counter()
+        self._waiting: Counter[Caller] = Counter()
 
-    async def wait(self, caller: str) -> None:
-        """Waits before an invalid request of a caller is answered."""
+    async def wait(self, caller: Caller) -> None:
+        """Waits before an invalid request of a caller is answered.
+
+        The only caller of a server need not wait, nor does one that is not known yet.
+        """
+        if caller.unshared or caller == UNKNOWN_CALLER:
+            return
         seconds = min(PAUSE * self._waiting[caller], LONGEST)
         self._waiting[caller] += 1
         try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nearkin.service.server.http.callers import UNKNOWN_CALLER, Caller
 from nearkin.service.server.http.refusals import LONGEST, PAUSE, Pauses
 from tests.service.server.exchange import run, running
 
@@ -12,7 +13,7 @@ from tests.service.server.exchange import run, running
 def test_answers_to_invalid_requests_of_one_caller_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    callers = ["a", "a", "b", "a", *["c"] * 500]
+    callers = [Caller(name) for name in ("a", "a", "b", "a", *["c"] * 500)]
     waited: list[float] = []
 
     async def test() -> None:
@@ -26,7 +27,8 @@ def test_answers_to_invalid_requests_of_one_caller_wait_for_each_other(
 
         monkeypatch.setattr(asyncio, "sleep", sleep)
         pauses = Pauses()
-        await asyncio.gather(*map(pauses.wait, callers))
+        free = [UNKNOWN_CALLER, Caller("this machine", unshared=True)] * 2
+        await asyncio.gather(*map(pauses.wait, [*free, *callers]))
         assert not pauses._waiting
 
     run(test())
@@ -34,14 +36,14 @@ def test_answers_to_invalid_requests_of_one_caller_wait_for_each_other(
     assert max(waited) == LONGEST
 
 
-@pytest.mark.promise("Many invalid requests of one token wait for each other.")
+@pytest.mark.promise("Many invalid requests of one caller wait for each other.")
 def test_invalid_requests_pause_and_valid_ones_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[str] = []
 
-    async def wait(self: Pauses, caller: str) -> None:
-        paused.append(caller)
+    async def wait(self: Pauses, caller: Caller) -> None:
+        paused.append(caller.key)
 
     monkeypatch.setattr(Pauses, "wait", wait)
 
@@ -53,4 +55,4 @@ def test_invalid_requests_pause_and_valid_ones_do_not(
             await (await app.post("other", "/v1/scopes/other/query", b"{}")).status()
 
     run(test())
-    assert paused == ["one", "one", "other"]
+    assert paused == ["token one", "token one", "token other"]
