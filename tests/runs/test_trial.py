@@ -2,14 +2,23 @@
 
 import random
 import string
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
 
 import nearkin as nk
+from nearkin.corpus import Columns
 from nearkin.engine.keywords import RunParameters
+from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.golden import golden_set_from_pairs
+from nearkin.quality.evaluate.pair_doubts import PairDoubts
+from nearkin.quality.fit.fitting import FitRequest, fit_settings
+from nearkin.quality.fit.objective import Objective
+from nearkin.runs import trial
+from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runs.trial import find_doubtful
+from nearkin.runtime.progress import Silent
 from nearkin.runtime.sizes import AUTOMATIC
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -98,3 +107,43 @@ def test_masked_values_are_compared_in_a_trial() -> None:
 def test_nothing_is_doubtful_if_nothing_is_removed() -> None:
     table = pa.table({"id": ["a", "b"], "text": ["one two three", "four five six"]})
     assert find_doubtful({"shingle": "words:1", "threshold": 0.8}, table, 1, AUTOMATIC) is None
+
+
+def test_few_labelled_duplicates_are_drawn_beside_other_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "SAMPLED_DOCUMENTS", 20)
+    monkeypatch.setattr(trial, "MOST_LABELLED", 5)
+    ids = [f"{number:03d}" for number in range(200)]
+    pairs = [(ids[number], ids[number + 50]) for number in range(50)]
+    table = {"id": ids, "text": [f"the text {id} of words" for id in ids]}
+    golden = golden_set_from_pairs(pairs, [True] * 50)
+    columns = Columns(id="id")
+    documents = trial.read_sample(open_corpus(table, {}), columns, None, Silent(), golden=golden)
+    drawn = set(documents.ids)
+    assert len(drawn) == 30
+    assert sum(first in drawn and second in drawn for first, second in pairs) >= 5
+
+
+def test_higher_of_two_equally_good_thresholds_is_taken() -> None:
+    """Every threshold separates the labels, and all that is removed is doubtful."""
+    lines = [f"a{number} b{number} c{number} d{number} e{number}" for number in range(40)]
+    texts = [*lines, *(line.replace("e", "x") for line in lines)]
+    ids = list(map(str, range(80)))
+    pairs = [(ids[number], ids[number + 40]) for number in range(40)]
+    distinct = [(ids[number], ids[number + 1]) for number in range(39)]
+    golden = golden_set_from_pairs([*pairs, *distinct], [True] * 40 + [False] * 39)
+    tried: list[float] = []
+
+    def examine(settings: Mapping[str, object]) -> DoubtfulRemovals:
+        tried.append(float(str(settings["threshold"])))
+        doubts = PairDoubts(40, 40, 40, 20, 40, 40)
+        return DoubtfulRemovals(40, 40, 40, {}, 0.9, 1.0, None, 0.0, (), doubts)
+
+    corpus = open_corpus({"id": ids, "text": texts}, {})
+    request = FitRequest(Objective.parse("f1"), workers=1)
+    fitted = fit_settings(corpus, Columns(id="id"), golden, request, Silent(), examine)
+    first = tried[0]
+    assert fitted.best.threshold > first
+    assert fitted.best.threshold in tried
+    assert fitted.best.recall.value == 1.0
