@@ -166,6 +166,24 @@ def test_only_settings_files_of_a_fit_are_replaced(
     assert "cluster = " in own.read_text()
 
 
+def test_trial_of_labelled_pairs_is_told(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs: dict[str, list[str]] = {"id_a": [], "id_b": [], "label": []}
+    for number in range(8):
+        for other, label in ((f"{number}-1", "1"), (f"{(number + 1) % 8}-0", "0")):
+            pairs["id_a"].append(f"{number}-0")
+            pairs["id_b"].append(other)
+            pairs["label"].append(label)
+    write_table(folder / "some-pairs.csv", pairs)
+    line[line.index("labels.csv")] = "some-pairs.csv"
+    assert run(*line) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "and a trial over the inputs, with 95 % intervals" in printed
+    assert "In the trial, " in printed
+    assert "of 8 labelled duplicates are in one cluster" in printed
+
+
 def test_options_of_clusters_are_refused_for_labelled_pairs(
     line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

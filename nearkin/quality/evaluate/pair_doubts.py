@@ -76,3 +76,21 @@ class PairDoubts(NamedTuple):
         places = np.minimum(np.searchsorted(np.cumsum(weights), INTERVAL), len(GRID) - 1)
         low, high = GRID[places].tolist()
         return WrongShare(low, float(weights @ GRID), high)
+
+    def describe(self) -> str:
+        """Returns what was examined and what is expected, in sentences.
+
+        Examples:
+            >>> PairDoubts(300, 60, 40, 2, 50, 45).describe()  # doctest: +NORMALIZE_WHITESPACE
+            '60 of 300 examined pairs of one cluster are doubtful, and so are 2 of 40 labelled
+            duplicates. About 16% of all such pairs are expected to be distinct documents (1% to
+            48%). 45 of 50 labelled duplicates are in one cluster.'
+        """
+        wrong = self.expect_wrong()
+        return (
+            f"{self.doubtful_pairs:,} of {self.pairs:,} examined pairs of one cluster are "
+            f"doubtful, and so are {self.doubtful_duplicates:,} of {self.duplicates:,} labelled "
+            f"duplicates. About {wrong.mean:.0%} of all such pairs are expected to be distinct "
+            f"documents ({wrong.low:.0%} to {wrong.high:.0%}). {self.found:,} of "
+            f"{self.labelled:,} labelled duplicates are in one cluster."
+        )

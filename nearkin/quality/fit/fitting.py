@@ -574,9 +574,8 @@ def _warn_of_choice(
     documents: FitDocuments,
 ) -> list[str]:
     warnings = []
-    if not best.rank(objective)[0]:
-        assert objective.limited is not None
-        reached = best.curve.scores_at(best.position)[objective.limited]
+    is_met, reached, _ = best.rank(objective)
+    if not is_met:
         nearest = f"have a {objective.limited} of {reached:.3f}"
         if objective.needs_clusters:
             nearest = f"lose {1 - reached:.3f} of the clusters"

@@ -32,10 +32,12 @@ def print_fit(fitted: FitResult, console: Console) -> None:
     names = ("settings", "threshold", "precision", "recall", "F1")
     console.print(text_table(None, names, rows))
     console.print()
+    pairs = None if fitted.best.removals is None else fitted.best.removals.pairs
     if fitted.held_out is not None:
+        has_trial = "" if pairs is None else " and a trial over the inputs"
         console.print(
             f"Expected on other documents (cross-validation over {len(fitted.held_out.folds)} "
-            "parts, with 95 % intervals):",
+            f"parts{has_trial}, with 95 % intervals):",
             highlight=False,
         )
         scores = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -50,8 +52,8 @@ def print_fit(fitted: FitResult, console: Console) -> None:
             scores.add_row(Text("clusters lost", style="dim"), format_fraction(kept.lost_share))
             scores.add_row(Text("copies removed", style="dim"), format_fraction(kept.removed_share))
         console.print(scores)
-    if fitted.best.removals is not None:
-        console.print(Text(f"Removed from the inputs: {fitted.best.removals.describe()}"))
+    if pairs is not None:
+        console.print(Text(f"In the trial, {pairs.describe()}"))
     false_count = format_count(fitted.false_count, "distinct pair")
     missed_count = format_count(fitted.missed_count, "pair")
     found_phrase = "is found" if fitted.false_count == 1 else "are found"
