@@ -1,4 +1,4 @@
 """Figures of nearkin and of its rivals, measured.
 
-Docs/reference/benchmarks.md is written from them.
+Docs/contributing/benchmarks.md is written from them.
 """

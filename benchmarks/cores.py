@@ -28,7 +28,7 @@ from benchmarks.recorded_run import RecordedRun
 from nearkin.quality.lab.measurements import MachineFacts, describe_machine, run_process
 from nearkin.quality.lab.synth import SynthSettings, synth
 
-PAGE = ROOT / "docs" / "explanation" / "performance.md"
+PAGE = ROOT / "docs" / "contributing" / "performance.md"
 RECORD = Path(__file__).with_name("cores.json")
 ROUNDS = 3
 COMMANDS = {"pairs": "pairs.parquet", "dedup": "dedup"}

@@ -1,4 +1,4 @@
-"""Measures reading and copying documents of each format, for docs/reference/benchmarks.md.
+"""Measures reading and copying documents of each format, for docs/contributing/benchmarks.md.
 
 python -m benchmarks.formats                 20,000 documents, to the terminal
 python -m benchmarks.formats --full --write  400,000 documents; writes formats.json and the page

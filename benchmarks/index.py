@@ -2,7 +2,7 @@
 
 python -m benchmarks.index                 quick sizes, to the terminal
 python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json, the tables of
-docs/reference/stores.md, and docs/reference/benchmarks.md, which has the table `batches`
+docs/reference/stores.md, and docs/contributing/benchmarks.md, which has the table `batches`
 
 Redis and PostgreSQL are started on free loopback ports, on the same cores as the client.
 """

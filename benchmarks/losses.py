@@ -1,6 +1,6 @@
 """Counts what runs lose of labelled corpora, with and without a condition.
 
-python -m benchmarks.losses          prints the tables of docs/reference/benchmarks.md
+python -m benchmarks.losses          prints the tables of docs/contributing/benchmarks.md
 
 The corpora are those of `nearkin synth --losses`. The counts depend neither on the machine nor on
 its load.

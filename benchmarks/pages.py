@@ -1,4 +1,4 @@
-"""Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
+"""Writes docs/contributing/benchmarks.md and the figures of the README from the recorded results.
 
 The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/readings.json,
 benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json, benchmarks/quality.json and
@@ -139,7 +139,7 @@ def summarize_peers(record: Mapping[str, Any]) -> str:
         f"{table_lines(columns, rows)}\n\n"
         "`make bench-peers` measured them over 400,000 documents, and the table above follows from "
         "the sources and\ndocumentation of these versions. "
-        "[Benchmarks](docs/reference/benchmarks.md#side-by-side) has the details and the machine."
+        "[Benchmarks](docs/contributing/benchmarks.md#side-by-side) has the details and the machine."
     )
 
 
@@ -155,7 +155,7 @@ def summarize_figures(record: Mapping[str, Any]) -> str:
     )
     return (
         f"Measured on {record['machine']['cores']} cores as whole processes "
-        f"([benchmarks](docs/reference/benchmarks.md)):"
+        f"([benchmarks](docs/contributing/benchmarks.md)):"
         f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, "
         f"to kept files,\n"
         f"clusters and report in {dedup:.1f} s."
@@ -338,7 +338,7 @@ def benchmarks_page() -> str:
 
 def write_pages() -> None:
     """Writes the page of benchmarks and the figures of the README."""
-    (ROOT / "docs" / "reference" / "benchmarks.md").write_text(benchmarks_page(), "utf-8")
+    (ROOT / "docs" / "contributing" / "benchmarks.md").write_text(benchmarks_page(), "utf-8")
     for name, text in readme_blocks().items():
         replace_block(ROOT / "README.md", name, text)
     replace_block(PRESETS_PAGE, "sizes", precision_table(_read("preset_sizes")))

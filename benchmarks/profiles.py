@@ -5,7 +5,7 @@ python -m benchmarks.profiles --documents 400000       the size of the benchmark
 python -m benchmarks.profiles --workloads pairs index  some of them
 python -m benchmarks.profiles --out profile.json       also writes the figures as JSON
 
-Each workload runs in a process of its own, with warm kernels. docs/explanation/performance.md says
+Each workload runs in a process of its own, with warm kernels. docs/contributing/performance.md says
 how to read the tables.
 """
 

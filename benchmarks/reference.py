@@ -8,7 +8,7 @@ reference. The reference is saved with signatures and shingle hashes; `--no-hash
 hashes out, so that texts of the reference are read again. The pass over the keys of the reference
 is what it costs to compare a few documents with it that resemble none of it. Everything is written
 below the folder, and the corpus and the saved run are used again by the next call. `--write`
-records the figures for docs/reference/benchmarks.md.
+records the figures for docs/contributing/benchmarks.md.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from benchmarks.tables import Table
 RECORD = HERE / "reliability.json"
 TESTS = HERE / "reliability_tests.json"
 """The attempts of each test of a table, from which tables are made in pieces."""
-PAGE = ROOT / "docs" / "explanation" / "reliability.md"
+PAGE = ROOT / "docs" / "contributing" / "reliability.md"
 OTHERS = {
     "A process changes the index between two steps of another one": ("tests/index/test_races.py",),
     "A connection to the store is cut, or an answer is lost": (

@@ -1,8 +1,8 @@
-"""Measures the figures of docs/reference/benchmarks.md.
+"""Measures the figures of docs/contributing/benchmarks.md.
 
 python -m benchmarks.run                     quick sizes, to the terminal
 python -m benchmarks.run --full --write      full sizes; writes figures.json, the README's figure
-                                             and docs/reference/benchmarks.md
+                                             and docs/contributing/benchmarks.md
 python -m benchmarks.run --baseline          quick sizes; writes benchmarks/baseline.json
 python -m benchmarks.run --compare FILE      quick sizes beside a stored baseline; ends with 1 if a
                                              figure is slower by more than a half

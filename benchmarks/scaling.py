@@ -29,7 +29,7 @@ from nearkin.quality.lab.synth import SynthSettings, synth
 
 PAGES = (
     ROOT / "docs" / "how-to" / "scale-out.md",
-    ROOT / "docs" / "explanation" / "performance.md",
+    ROOT / "docs" / "contributing" / "performance.md",
 )
 RECORD = Path(__file__).with_name("scaling.json")
 INTERVAL = 0.2

@@ -2,7 +2,7 @@
 
 python -m benchmarks.stages                 quick sizes, to the terminal
 python -m benchmarks.stages --full --write  full sizes; writes stages.json and
-docs/reference/benchmarks.md
+docs/contributing/benchmarks.md
 python -m benchmarks.stages --previous FILE  with a column of the figures of another record
 """
 

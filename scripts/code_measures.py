@@ -1,6 +1,6 @@
 """Prints measures of the code of the package: names, lengths, documentation, imports and calls.
 
-The measures are symptoms, not targets. docs/explanation/design.md compares them with earlier ones.
+The measures are symptoms, not targets. docs/contributing/design.md compares them with earlier ones.
 Run it as `python scripts/code_measures.py [ROOT]`, where ROOT is a checkout (default: this one).
 """
 

@@ -1,4 +1,4 @@
-"""The map of the rooms in docs/explanation/architecture.md is that of the package."""
+"""The map of the rooms in docs/contributing/architecture.md is that of the package."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import nearkin
 
 PACKAGE = Path(nearkin.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "explanation" / "architecture.md"
+PAGE = PACKAGE.parent / "docs" / "contributing" / "architecture.md"
 
 
 def test_the_map_names_every_room_of_the_package() -> None:

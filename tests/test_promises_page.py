@@ -9,7 +9,7 @@ import nearkin
 
 PACKAGE = Path(nearkin.__file__).parent
 ROOT = PACKAGE.parent
-PAGE = ROOT / "docs" / "explanation" / "promises.md"
+PAGE = ROOT / "docs" / "contributing" / "promises.md"
 ROW = re.compile(r"^[|] (?P<promise>[A-Z`][^|]*) [|] (?P<files>[^|]*) [|] (?P<lines>[\d,]+) [|]")
 
 

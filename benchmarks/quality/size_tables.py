@@ -141,7 +141,7 @@ def summarize_sizes(record: SizesRecord) -> str:
     return (
         f"Over {rows} of generated data of its kind, at least {min(precision):.0%} of the removals "
         f"of each\npreset were right "
-        f"([each size](docs/reference/benchmarks.md#presets-by-the-number-of-rows)). "
+        f"([each size](docs/contributing/benchmarks.md#presets-by-the-number-of-rows)). "
         "A run over more rows says that it is beyond that.\n"
         "Products, series and pages of one template resemble each other as copies do: read some of "
         "the removed rows."

@@ -178,7 +178,7 @@ def summarize_quality(record: QualityRecord) -> str:
         f"from records to web pages, the mean F1 of the clusters is {default} with the defaults, "
         f"{preset} with presets,\n{asked} with settings from 50 answers, and {fitted} with "
         "settings fitted to other labels "
-        f"([each set](docs/reference/benchmarks.md#quality-on-labelled-sets)).\n"
+        f"([each set](docs/contributing/benchmarks.md#quality-on-labelled-sets)).\n"
         "The presets are chosen for few wrong removals in large files, and miss copies with many "
         "changes in these small sets."
     )

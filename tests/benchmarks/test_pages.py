@@ -14,7 +14,7 @@ def test_readme_has_the_blocks_of_the_records() -> None:
 
 
 def test_page_of_benchmarks_has_the_figures_of_the_records() -> None:
-    page = (ROOT / "docs" / "reference" / "benchmarks.md").read_text("utf-8")
+    page = (ROOT / "docs" / "contributing" / "benchmarks.md").read_text("utf-8")
     assert page == benchmarks_page(), ADVICE
 
 

@@ -75,7 +75,7 @@ def test_pages_have_the_recorded_precision() -> None:
     hint = "run python -m benchmarks.pages"
     assert precision_table(record) in PRESETS_PAGE.read_text("utf-8"), hint
     assert summarize_sizes(record) in (ROOT / "README.md").read_text("utf-8"), hint
-    page = (ROOT / "docs/reference/benchmarks.md").read_text("utf-8")
+    page = (ROOT / "docs/contributing/benchmarks.md").read_text("utf-8")
     assert sizes_section(record, "").partition("A removal is right")[0] in page, hint
 
 
