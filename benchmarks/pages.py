@@ -139,7 +139,8 @@ def summarize_peers(record: Mapping[str, Any]) -> str:
         f"{table_lines(columns, rows)}\n\n"
         "`make bench-peers` measured them over 400,000 documents, and the table above follows from "
         "the sources and\ndocumentation of these versions. "
-        "[Benchmarks](docs/contributing/benchmarks.md#side-by-side) has the details and the machine."
+        "[Benchmarks](docs/contributing/benchmarks.md#side-by-side) has the details and the "
+        "machine."
     )
 
 

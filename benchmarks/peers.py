@@ -2,7 +2,7 @@
 
 Each library is installed in its own environment.
 
-python -m benchmarks.peers                        writes peers.json and docs/contributing/benchmarks.md
+python -m benchmarks.peers                        writes peers.json and the page of benchmarks
 python -m benchmarks.peers --documents 20000 --only gaoya    a small one, to the terminal
 """
 
