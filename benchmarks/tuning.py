@@ -27,7 +27,7 @@ from nearkin.quality.plan.workload import Workload
 
 HERE = Path(__file__).parent
 GUIDES = HERE.parent / "docs" / "how-to"
-PAGES = (GUIDES / "plan-capacity.md", GUIDES / "handle-boilerplate.md")
+PAGES = (GUIDES / "plan-and-tune.md", GUIDES / "handle-boilerplate.md")
 BANNER = (
     "we and our partners store and read information on this device such as cookies to measure how "
     "pages are used and to show "
