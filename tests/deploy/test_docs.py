@@ -23,15 +23,16 @@ from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
 from tests.services import found
 
 OURS = re.compile(
-    r"^<!-- not run: [^\n]*tests/deploy runs [^\n]*-->\n```bash\n(.*?)^```$",
+    r"^<!-- not run: [^\n]*tests/deploy runs ([^\n]*) -->\n```bash\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
 
 
-def examples(page: str) -> list[str]:
-    """Returns the blocks of a page that the tests run."""
-    blocks = OURS.findall((ROOT / "docs" / page).read_text("utf-8"))
+def examples(page: str, how: str = "them against one") -> list[str]:
+    """Returns the blocks of a page that the tests run against a server, or as `how` says."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    blocks = [block for note, block in OURS.findall(text) if note == how]
     assert blocks
     return blocks
 
@@ -141,8 +142,8 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_new_key_is_created(keyed: str, tmp_path: Path) -> None:
-    """The steps of docs/how-to/rotate-keys.md: an index of the same documents, for the new key."""
-    (block,) = examples("how-to/rotate-keys.md")
+    """The steps of docs/how-to/operate.md: an index of the same documents, for the new key."""
+    (block,) = examples("how-to/operate.md", "it on an index of its own")
     following = f"sqlite:///{tmp_path / 'next.db'}"
     run(block, tmp_path, STORE=keyed, NEXT=following)
     secret = HashKey.read(str(tmp_path / "new.key"))

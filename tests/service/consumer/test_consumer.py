@@ -350,7 +350,7 @@ def test_any_event_source_can_be_consumed(index: nk.Index) -> None:
     assert source.done == ["0", "1", "2", "3", "4"]
 
 
-# -- promises of docs/how-to/use-the-client.md
+# -- promises of docs/how-to/run-the-service.md
 
 
 def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:
