@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 READINGS = HERE / "readings.json"
 REFERENCE = HERE / "reference.json"
-PRESETS_PAGE = ROOT / "docs" / "how-to" / "choose-a-preset.md"
+PRESETS_PAGE = ROOT / "docs" / "contributing" / "measured-presets.md"
 TARGETS = {
     "text to signatures, 1.5 kB ASCII": "≥ 350",
     "text to signatures, 15 kB ASCII": "≥ 600",

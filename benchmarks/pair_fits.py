@@ -27,7 +27,7 @@ from nearkin.quality.evaluate.golden import GoldenSet, golden_set_from_pairs
 from nearkin.quality.evaluate.intervals import Estimate
 
 RECORD = HERE / "pair_fits.json"
-PAGE = ROOT / "docs" / "how-to" / "fit-settings.md"
+PAGE = ROOT / "docs" / "contributing" / "measured-fits.md"
 LABELS = 50
 """The number of labelled pairs of each kind."""
 SEED = 7

@@ -16,7 +16,7 @@ from nearkin.engine.settings_file import PRESETS, Settings
 from nearkin.errors import UsageError
 from nearkin.settings.spec import Spec
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/choose-a-preset.md"
+PAGE = Path(__file__).parents[2] / "docs/contributing/measured-presets.md"
 TEXTS = [
     "Anna Miller, 12 Hill Road, Springfield",
     "Ana Miler, 12 Hill Rd., Springfield",

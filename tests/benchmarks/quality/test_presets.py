@@ -14,7 +14,7 @@ from benchmarks.quality.sets import Places, make_set
 from benchmarks.quality.tables import RECORD, QualityRecord, SetRecord
 from nearkin.engine.settings_file import PRESETS, Settings
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/choose-a-preset.md"
+PAGE = Path(__file__).parents[3] / "docs/contributing/measured-presets.md"
 FEWEST_LICENCES = 100
 """The number of licences from which one lost licence is at most 1 %."""
 
