@@ -171,9 +171,10 @@ def summarize_quality(record: QualityRecord) -> str:
     return (
         "The defaults suit long texts with few changes. For short texts, a run "
         "[chooses settings](docs/explanation/doubtful-removals.md#a-choice-without-labels) by "
-        "itself.\nTo decide them, choose a [preset](docs/how-to/settings-for-my-data.md#presets), or let\n"
-        "`nearkin fit` "
-        f"[choose settings](docs/how-to/settings-for-my-data.md#fit-settings-to-labels) from labels or from your answers. Over "
+        "itself.\nTo decide them, choose a "
+        "[preset](docs/how-to/settings-for-my-data.md#presets), or let\n`nearkin fit` "
+        "[choose settings](docs/how-to/settings-for-my-data.md#fit-settings-to-labels) "
+        "from labels or from your answers. Over "
         f"{len(measured)} labelled sets,\n"
         f"from records to web pages, the mean F1 of the clusters is {default} with the defaults, "
         f"{preset} with presets,\n{asked} with settings from 50 answers, and {fitted} with "
