@@ -26,8 +26,8 @@ from nearkin.quality.plan.capacity import plan
 from nearkin.quality.plan.workload import Workload
 
 HERE = Path(__file__).parent
-GUIDES = HERE.parent / "docs" / "how-to"
-PAGES = (GUIDES / "plan-and-tune.md", GUIDES / "handle-boilerplate.md")
+DOCS = HERE.parent / "docs"
+PAGES = (DOCS / "how-to" / "plan-and-tune.md", DOCS / "contributing" / "measured-boilerplate.md")
 BANNER = (
     "we and our partners store and read information on this device such as cookies to measure how "
     "pages are used and to show "
