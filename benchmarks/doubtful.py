@@ -270,7 +270,7 @@ def measure_choice(labelled: LabelledSet) -> tuple[str, ...]:
     )
 
 
-def describe_choice(chosen: nk.ChosenSettings | None) -> str:
+def describe_choice(chosen: nk.results.ChosenSettings | None) -> str:
     """Returns what a run chose."""
     if chosen is None:
         return "long texts"

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -310,15 +311,42 @@ def group_of(value: object) -> str:
 def python_pages() -> str:
     """Returns a section for each group of public names, in which autodoc documents them."""
     groups: dict[str, list[str]] = {heading: [] for heading in GROUPS.values()}
-    for name in nearkin.__all__:
-        value = getattr(nearkin, name)
-        if not inspect.ismodule(value) and not name.startswith("__"):
-            groups.setdefault(group_of(value), []).append(document_object(name, value))
+    for name, value in public_objects().items():
+        groups.setdefault(group_of(value), []).append(document_object(name, value))
     parts = []
     for heading, entries in groups.items():
         if entries:
             parts += [f"## {heading}", *entries]
     return "\n\n".join(parts) + "\n"
+
+
+def public_objects() -> dict[str, Any]:
+    """Returns the public functions and classes by the names under which users import them.
+
+    Those of `nearkin` itself come first. A name of a module has it as its prefix, for example
+    `results.DedupResult`. An object that `nearkin` has itself has no second name.
+    """
+    objects = {
+        name: getattr(nearkin, name)
+        for name in nearkin.__all__
+        if not inspect.ismodule(getattr(nearkin, name)) and not name.startswith("__")
+    }
+    for module in (nearkin.results, nearkin.index_types, nearkin.signatures):
+        objects |= {
+            f"{short_name(module)}.{name}": getattr(module, name) for name in module.__all__
+        }
+    own = [value for value in vars(errors).values() if inspect.isclass(value)]
+    objects |= {
+        f"errors.{error.__name__}": error
+        for error in own
+        if error.__module__ == errors.__name__ and error not in objects.values()
+    }
+    return objects
+
+
+def short_name(module: ModuleType) -> str:
+    """Returns the name of a module inside its package."""
+    return module.__name__.rpartition(".")[2]
 
 
 def document_object(name: str, value: object) -> str:

@@ -260,5 +260,7 @@ def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
 
 def test_texts_need_the_tokenizer_of_lance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "lance", None)
-    with pytest.raises(nk.MissingExtraError, match=r'requires pylance; run pip install "\.\[lance'):
+    with pytest.raises(
+        nk.errors.MissingExtraError, match=r'requires pylance; run pip install "\.\[lance'
+    ):
         nk.lance.minhash(["a text"])

@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 import textwrap
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import nearkin as nk
-from nearkin import errors
+from scripts.reference_pages import public_objects
 
 
 def python(code: str) -> str:
@@ -21,10 +22,26 @@ def python(code: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("name", [name for name in nk.__all__ if name != "__version__"])
-def test_public_names_exist(name: str) -> None:
-    # The name of a module includes that of the package.
-    assert getattr(nk, name).__name__.removeprefix("nearkin.") == name
+MODULES = (nk.errors, nk.index_types, nk.results, nk.signatures)
+"""The modules of the public names that most programs do not need."""
+
+
+def test_public_names_exist() -> None:
+    objects = public_objects()
+    for name, value in objects.items():
+        assert value.__name__ == name.rpartition(".")[2]
+    assert len(set(map(id, objects.values()))) == len(objects)
+
+
+def test_the_package_itself_offers_what_users_call() -> None:
+    assert len([name for name in nk.__all__ if not inspect.ismodule(getattr(nk, name))]) <= 45
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_modules_of_names_say_what_they_contain(module: ModuleType) -> None:
+    assert module.__doc__
+    names = getattr(module, "__all__", [])
+    assert list(names) == sorted(set(names))
 
 
 def test_no_subpackage_has_the_name_of_a_public_function() -> None:
@@ -52,7 +69,7 @@ def test_modules_for_missing_libraries_name_the_install_command() -> None:
             sys.modules[library] = None
             try:
                 getattr(nearkin, module)
-            except nearkin.MissingExtraError as error:
+            except nearkin.errors.MissingExtraError as error:
                 print(error)
         """
     )
@@ -79,15 +96,6 @@ def test_the_lists_of_public_names_agree() -> None:
     assert imported == homes
     assert sorted(nk.__all__) == sorted([*homes, "__version__"])
     assert len(nk.__all__) == len(set(nk.__all__))
-
-
-def test_every_error_is_public() -> None:
-    raised = {
-        name
-        for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, nk.NearkinError)
-    }
-    assert raised <= set(nk.__all__)
 
 
 INTERNAL = {
@@ -129,13 +137,13 @@ def returned_classes(scope: Any) -> set[str]:
 
 def test_every_type_that_is_returned_is_public() -> None:
     returned = set()
-    for name in nk.__all__:
-        value = getattr(nk, name)
+    objects = public_objects()
+    for value in objects.values():
         scopes = inspect.getmro(value) if inspect.isclass(value) else (value,)
         for scope in scopes:
             if getattr(scope, "__module__", "").startswith("nearkin"):
                 returned |= returned_classes(scope)
-    assert returned - set(nk.__all__) - INTERNAL == set()
+    assert returned - {name.rpartition(".")[2] for name in objects} - INTERNAL == set()
 
 
 def _is_function(code: object) -> bool:
@@ -145,9 +153,10 @@ def _is_function(code: object) -> bool:
 
 def public_functions() -> dict[str, Any]:
     """Returns the functions of the public face, and the methods of its classes, by their names."""
-    values = {name: getattr(nk, name) for name in nk.__all__}
-    for name, value in list(values.items()):
-        if inspect.ismodule(value):
+    values = public_objects()
+    for name in nk.__all__:
+        value = getattr(nk, name)
+        if inspect.ismodule(value) and value not in MODULES:
             own = [
                 member
                 for member, code in vars(value).items()

@@ -21,7 +21,7 @@ from nearkin.testing import StoreContract, run_contract
 
 class TestMemory(StoreContract):
     def open_store(self) -> Store:
-        return open_store("memory://", nk.IndexSettings())
+        return open_store("memory://", nk.index_types.IndexSettings())
 
 
 class TestSqlite(StoreContract):
@@ -30,7 +30,7 @@ class TestSqlite(StoreContract):
         self.paths = (tmp_path / f"{number}.db" for number in itertools.count())
 
     def open_store(self) -> Store:
-        return open_store(f"sqlite:///{next(self.paths)}", nk.IndexSettings())
+        return open_store(f"sqlite:///{next(self.paths)}", nk.index_types.IndexSettings())
 
 
 def small_store() -> Store:
@@ -137,7 +137,7 @@ def load(point: EntryPoint) -> Any:
     raise ModuleNotFoundError("No module named 'no_such_module'")
 
 
-def open_mine(url: str, settings: nk.IndexSettings) -> Store:
+def open_mine(url: str, settings: nk.index_types.IndexSettings) -> Store:
     """Opens the store of the scheme mine://."""
     assert url == "mine://place"
     return MemoryStore(settings.bucket_capacity)

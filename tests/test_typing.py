@@ -19,25 +19,25 @@ ROOT = Path(nk.__file__).parents[1]
 CORRECT = """
 import nearkin as nk
 
-result: nk.DedupResult = nk.dedup(["one two three", "One two three"], threshold=0.7)
-table: nk.ResultTable = result.clusters
-found: nk.PairsResult = nk.pairs(["one two three"], threshold=0.7)
+result: nk.results.DedupResult = nk.dedup(["one two three", "One two three"], threshold=0.7)
+table: nk.results.ResultTable = result.clusters
+found: nk.results.PairsResult = nk.pairs(["one two three"], threshold=0.7)
 spec: nk.Spec = nk.Spec.for_shingle("words:2", k=64)
 rows: int = len(nk.sketch(["one two three"], spec))
-plan: nk.Plan = nk.plan(1_000_000, threshold=0.8)
+plan: nk.results.Plan = nk.plan(1_000_000, threshold=0.8)
 try:
     with nk.Index.open("memory://", spec, threshold=0.5, bucket_capacity=100) as index:
-        outcome: nk.Outcome = index.upsert("scope", "one two three")
-        if outcome.kind == nk.OutcomeKind.NEW:
+        outcome: nk.index_types.Outcome = index.upsert("scope", "one two three")
+        if outcome.kind == nk.index_types.OutcomeKind.NEW:
             print(outcome.representative)
-        matches: list[nk.Match] = index.query("scope", "one two three")
-        cluster: nk.Cluster | None = index.cluster("scope", "a")
-        entry: nk.Entry | None = index.get("scope", "a")
+        matches: list[nk.index_types.Match] = index.query("scope", "one two three")
+        cluster: nk.index_types.Cluster | None = index.cluster("scope", "a")
+        entry: nk.index_types.Entry | None = index.get("scope", "a")
 except nk.StoreError as error:
     print(error)
 
 
-async def upsert(url: str) -> nk.Outcome:
+async def upsert(url: str) -> nk.index_types.Outcome:
     async with await nk.AsyncIndex.open(url, threshold=0.5, probes=1) as index:
         return await index.upsert("scope", "one two three")
 """

@@ -33,7 +33,7 @@ class Clustering(NamedTuple):
     kept: np.ndarray
     cpu: float
     seconds: float
-    chosen: nk.ChosenSettings | None = None
+    chosen: nk.results.ChosenSettings | None = None
 
 
 def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:

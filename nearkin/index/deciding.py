@@ -311,7 +311,8 @@ def _require_storable(decision: "Decision") -> None:
 
     if not isinstance(decision, Decision):
         raise UsageError(
-            f"{decision!r} is not a decision; give nearkin.Decision(id_a, id_b, verdict)"
+            f"{decision!r} is not a decision; give "
+            "nearkin.index_types.Decision(id_a, id_b, verdict)"
         )
     if decision.verdict not in list(Verdict):
         raise UsageError(

@@ -157,12 +157,12 @@ class SparkResult(ClosableResult):
 
     @property
     def clusters(self) -> DataFrame:
-        """A row for each document, with the columns of `nearkin.DedupResult.clusters`."""
+        """A row for each document, with the columns of `nearkin.results.DedupResult.clusters`."""
         return self._files.read("clusters.parquet")
 
     @property
     def pairs(self) -> DataFrame:
-        """The verified pairs, with the columns of `nearkin.DedupResult.pairs`.
+        """The verified pairs, with the columns of `nearkin.results.DedupResult.pairs`.
 
         `id_a` is the smaller id by its bytes.
         """
@@ -240,7 +240,7 @@ class SparkResult(ClosableResult):
 
     @check_arguments
     def cluster_columns(self, document_weights: str = "none") -> DataFrame:
-        """Returns how often each document occurs, as `nearkin.DedupResult.cluster_columns` does.
+        """Returns how often each document occurs, as `DedupResult.cluster_columns` does.
 
         Args:
             document_weights: Weights: `none`, `one`, `sqrt`, `log`, or the path of a CSV file with
@@ -291,7 +291,7 @@ class SparkCheckResult(ClosableResult):
     be computed any more then.
 
     Attributes:
-        pairs: A table with the columns of `nearkin.CheckResult.pairs`.
+        pairs: A table with the columns of `nearkin.results.CheckResult.pairs`.
         documents: Number of documents of each DataFrame.
         affected: Number of documents of each DataFrame that have a near-duplicate in the other one.
         missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
@@ -359,7 +359,7 @@ class SparkPassages(ClosableResult):
     be computed any more then.
 
     Attributes:
-        passages: A row for each passage, with the columns of `nearkin.PassagesResult.passages`.
+        passages: A row for each passage, with the columns of `PassagesResult.passages`.
         documents: Number of documents.
         rejected: Number of rows without a text, which are left out.
         warnings: Sentences about the rows.
@@ -375,7 +375,7 @@ class SparkPassages(ClosableResult):
 class SparkDecontamination(ClosableResult):
     """The items of suites that the rows of a DataFrame hold.
 
-    The rows of its tables are those of `nearkin.DecontaminationResult`, without the numbers of
+    The rows of its tables are those of `DecontaminationResult`, without the numbers of
     documents. They are in a work folder. `close`, or leaving `with`, deletes the folder.
 
     Attributes:

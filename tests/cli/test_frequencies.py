@@ -45,7 +45,7 @@ def test_file_has_number_of_documents_of_each_repeated_shingle(
     expected = Counter(word for name in NAMES for word in set(name.split()))
     repeated = [count for count in expected.values() if count > 1]
     assert (counted["documents"], counted["shingles"]) == (len(NAMES), len(repeated))
-    frequencies = nk.DocumentFrequencies.read(path, Spec(n=1))
+    frequencies = nk.signatures.DocumentFrequencies.read(path, Spec(n=1))
     assert Counter(frequencies.counts.tolist()) == Counter(repeated)
     nk.frequencies({"text": NAMES}, spec=Spec(n=1)).write(tmp_path / "library.arrow", Spec(n=1))
     assert path.read_bytes() == (tmp_path / "library.arrow").read_bytes()

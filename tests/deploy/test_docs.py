@@ -1,7 +1,6 @@
 """Pages of the documentation: every command, name, route and metric is described, and examples run
 against a server."""
 
-import inspect
 import os
 import re
 import subprocess
@@ -18,7 +17,7 @@ from nearkin.service.server.settings import ServerSettings
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import KEYED, Spec
 from nearkin.stages.sketch.resources import SpecResources
-from scripts.reference_pages import write_reference
+from scripts.reference_pages import public_objects, write_reference
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
 from tests.services import found
 
@@ -79,10 +78,8 @@ def test_every_command_and_option_is_described(reference: Path) -> None:
 
 def test_every_public_name_is_described(reference: Path) -> None:
     page = (reference / "python.md").read_text("utf-8")
-    for name in nk.__all__:
-        value = getattr(nk, name)
-        if not name.startswith("__") and not inspect.ismodule(value):
-            assert f":: nearkin.{name}\n" in page, name
+    for name in public_objects():
+        assert f":: nearkin.{name}\n" in page, name
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:

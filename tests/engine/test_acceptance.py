@@ -197,7 +197,7 @@ def test_documents_are_removed_as_by_an_oracle(
 
 def hold_against(
     texts: Sequence[str], languages: Sequence[str | None], known: Sequence[int], **options: Any
-) -> nk.DedupResult:
+) -> nk.results.DedupResult:
     """Deduplicates texts against some of them, whose ids are their positions."""
 
     def select(numbers: Sequence[int]) -> pa.Table:

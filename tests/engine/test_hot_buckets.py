@@ -28,12 +28,12 @@ def banded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
 
 
-def kept_copies(result: nk.DedupResult) -> int:
+def kept_copies(result: nk.results.DedupResult) -> int:
     rows = result.clusters.arrow.select(["id", "kept"]).to_pylist()
     return sum(row["kept"] for row in rows if row["id"].startswith("z"))
 
 
-def count_similar_kept(result: nk.DedupResult, table: pa.Table, threshold: float) -> int:
+def count_similar_kept(result: nk.results.DedupResult, table: pa.Table, threshold: float) -> int:
     """Returns the number of pairs of kept documents that reach the threshold."""
     kept = result.clusters.arrow["kept"].to_numpy()
     shingles = [

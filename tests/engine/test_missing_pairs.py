@@ -79,7 +79,7 @@ def pairs_where(reached: np.ndarray, texts: list[str]) -> set[tuple[int, int]]:
     return set(zip(a.tolist(), b.tolist(), strict=True))
 
 
-def listed(result: nk.PairsResult) -> set[tuple[int, int]]:
+def listed(result: nk.results.PairsResult) -> set[tuple[int, int]]:
     rows = result.pairs.arrow.select(["id_a", "id_b"]).to_pylist()
     numbers = [(int(row["id_a"]), int(row["id_b"])) for row in rows]
     return {(min(pair), max(pair)) for pair in numbers}

@@ -29,7 +29,7 @@ def settings_file(tmp_path: Path) -> Path:
     return path
 
 
-def options_of(result: nk.DedupResult) -> RunOptions:
+def options_of(result: nk.results.DedupResult) -> RunOptions:
     return result._open[0].run.options
 
 

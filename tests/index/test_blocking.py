@@ -87,7 +87,7 @@ def test_every_blocked_document_is_found(fields: dict[str, object]) -> None:
 
 
 def test_texts_with_vectors_are_blocked_by_their_texts() -> None:
-    vector = nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=3))
+    vector = nk.index_types.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=3))
     with nk.Index.open("memory://", blocklist=list_of([BLOCKED]), vector=vector, **LONG) as index:
         documents = [
             nk.TextAndVector(BLOCKED, [1.0, 0.0, 0.0]),
@@ -102,10 +102,12 @@ def test_a_list_of_another_spec_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/index.db"
     with nk.Index.open(url, nk.Spec(n=5)):
         pass
-    with pytest.raises(nk.IncompatibleError, match=r"whose n is 3.*create a list with the Spec"):
+    with pytest.raises(
+        nk.errors.IncompatibleError, match=r"whose n is 3.*create a list with the Spec"
+    ):
         nk.Index.open(url, blocklist=list_of([BLOCKED]))
     vectors = nk.Spec(measure="cosine", unit="vector", n=3)
-    with pytest.raises(nk.IncompatibleError, match="blocklist has the Spec"):
+    with pytest.raises(nk.errors.IncompatibleError, match="blocklist has the Spec"):
         nk.Index.open("memory://", vectors, blocklist=list_of([BLOCKED]))
 
 
@@ -135,7 +137,7 @@ def test_an_index_that_moves_to_another_spec_refuses_upserts(
             == 0
         )
         index.refresh()
-        with pytest.raises(nk.IncompatibleError, match="blocklist"):
+        with pytest.raises(nk.errors.IncompatibleError, match="blocklist"):
             index.upsert("a", BLOCKED)
 
 

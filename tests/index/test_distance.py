@@ -153,7 +153,7 @@ def test_invalid_distances_are_refused_before_anything_is_written(
 
 def test_environment_defines_an_index_of_distances() -> None:
     variables = {"T_DISTANCE": "3", "T_SHINGLE": "chars:5"}
-    settings = nk.IndexSettings.from_env("T_", variables)
+    settings = nk.index_types.IndexSettings.from_env("T_", variables)
     assert settings.spec is not None
     assert (settings.distance, settings.spec.measure) == (3, "simhash")
 

@@ -120,7 +120,7 @@ def test_pages_of_a_bounded_file_take_a_quarter_of_the_bound(tmp_path: Path) -> 
 
 
 def test_cached_resolutions_take_an_eighth_of_the_bound() -> None:
-    settings = nk.IndexSettings(max_memory=8_000_000)
+    settings = nk.index_types.IndexSettings(max_memory=8_000_000)
     assert (settings.max_cache_bytes, settings.max_store_memory) == (1_000_000, 7_000_000)
     with nk.Index.open("memory://", threshold=0.7, max_memory=8_000_000) as index:
         for start in range(0, 6000, 500):

@@ -313,12 +313,12 @@ def test_an_index_is_not_opened_with_another_key(
     (tmp_path / "wrong.key").write_text(text)
     (tmp_path / "wrong.key").chmod(0o600)
     spec = nk.Spec(base_hash="siphash", hash_seed=0, key_id=right.id)
-    with pytest.raises(nk.KeyRequiredError, match=wrong.id):
+    with pytest.raises(nk.errors.KeyRequiredError, match=wrong.id):
         nk.Index.open(url, spec, resources=nk.SpecResources(wrong))
     assert not (tmp_path / "kin.db").exists()
     with nk.Index.open(url, spec, resources=nk.SpecResources(right)) as index:
         index.upsert("a", "the cat sat on the mat", "x")
-    with pytest.raises(nk.KeyRequiredError, match=wrong.id):
+    with pytest.raises(nk.errors.KeyRequiredError, match=wrong.id):
         nk.Index.open(url, resources=nk.SpecResources(wrong))
     with nk.Index.open(url) as index:
         assert index.counts()["records"] == 1

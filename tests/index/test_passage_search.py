@@ -61,7 +61,7 @@ def search_plainly(texts: dict[str, str], text: str, least: int = LEAST) -> Foun
     return found
 
 
-def read_matches(matches: nk.PassageMatches) -> Found:
+def read_matches(matches: nk.index_types.PassageMatches) -> Found:
     assert matches.complete
     return {
         document.id: [
@@ -123,7 +123,7 @@ def test_documents_with_most_shared_words_come_first() -> None:
         ("same", 7),
     ]
     assert (found.candidates, found.compared, found.complete) == (3, 3, True)
-    assert found.documents[1].passages == (nk.MatchedPassage(0, 33, 0, 38, 7),)
+    assert found.documents[1].passages == (nk.index_types.MatchedPassage(0, 33, 0, 38, 7),)
     assert found.to_dict()["candidates"] == 3
 
 

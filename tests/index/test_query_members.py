@@ -57,7 +57,7 @@ def test_at_most_max_candidates_members_are_compared(
     limits: list[int | None] = []
     read_members = store.members
 
-    def members(scope: str, leader: str, limit: int | None = None) -> list[nk.Entry]:
+    def members(scope: str, leader: str, limit: int | None = None) -> list[nk.index_types.Entry]:
         limits.append(limit)
         return read_members(scope, leader, limit)
 
@@ -74,7 +74,7 @@ def test_members_without_content_are_left_out() -> None:
     store = store_of(index)
     read_members = store.members
 
-    def members(scope: str, leader: str, limit: int | None = None) -> list[nk.Entry]:
+    def members(scope: str, leader: str, limit: int | None = None) -> list[nk.index_types.Entry]:
         first, *others = read_members(scope, leader, limit)
         return [first._replace(text=None, payload=b""), *others]
 

@@ -61,7 +61,7 @@ def resolve_by_oracle(
     return outcomes
 
 
-def read_outcome(outcome: nk.Outcome) -> tuple[str, str, list[tuple[str, float]]]:
+def read_outcome(outcome: nk.index_types.Outcome) -> tuple[str, str, list[tuple[str, float]]]:
     assert outcome.related is not None
     others = [(document.id, document.similarity) for document in outcome.related]
     return str(outcome.kind), outcome.representative, others
@@ -74,7 +74,7 @@ def test_upserts_name_the_related_representatives_of_brute_force(
     index = opened(**RELATED, **EVERY_PAIR)
     documents = make_documents(1)
     expected = resolve_by_oracle(documents, 0.8, 0.4)
-    outcomes: list[nk.Outcome] = []
+    outcomes: list[nk.index_types.Outcome] = []
     names = list(documents)
     for start in range(0, len(names), batch):
         part = names[start : start + batch]
@@ -179,7 +179,7 @@ def test_an_index_without_the_setting_is_as_before(opened: Opener) -> None:
         ({"related": 0.5, "threshold": 0.4}, "below the threshold 0.4"),
         ({"related": 0.5, "distance": 3}, "related=0.5 and `distance` exclude each other"),
         (
-            {"related": 0.5, "vector": nk.VectorEvidence(VECTORS)},
+            {"related": 0.5, "vector": nk.index_types.VectorEvidence(VECTORS)},
             "related=0.5 and `vector` exclude each other",
         ),
     ],

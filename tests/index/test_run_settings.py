@@ -105,7 +105,7 @@ def test_existing_index_is_opened_with_the_settings_it_was_made_with(
         index.upsert("default", "the cat sat on the mat", "a")
     with nk.Index.open(url, settings=fitted) as index:
         assert index.get("default", "a") is not None
-    with pytest.raises(nk.IncompatibleError, match=r"threshold=0\.6"):
+    with pytest.raises(nk.errors.IncompatibleError, match=r"threshold=0\.6"):
         nk.Index.open(url, settings={"threshold": 0.5})
 
 

@@ -23,7 +23,7 @@ def test_texts_and_vectors_have_variables_of_their_own() -> None:
         "NEARKIN_VECTOR_K": "256",
         "HOME": "/nowhere",
     }
-    text = nk.IndexSettings.from_env("NEARKIN_TEXT_", environment)
+    text = nk.index_types.IndexSettings.from_env("NEARKIN_TEXT_", environment)
     assert text.spec is not None
     assert (text.bands, text.rows, text.max_candidates, text.cache, text.store_text) == (
         16,
@@ -33,7 +33,7 @@ def test_texts_and_vectors_have_variables_of_their_own() -> None:
         False,
     )
     assert (text.spec.shingle, text.spec.seed, text.record_ttl) == ("chars:5", 7, None)
-    vector = nk.IndexSettings.from_env("NEARKIN_VECTOR_", environment)
+    vector = nk.index_types.IndexSettings.from_env("NEARKIN_VECTOR_", environment)
     assert vector.spec is not None
     assert (vector.spec.measure, vector.spec.n, vector.spec.k, vector.threshold) == (
         "cosine",
@@ -41,12 +41,15 @@ def test_texts_and_vectors_have_variables_of_their_own() -> None:
         256,
         0.95,
     )
-    assert nk.IndexSettings.from_env("NOTHING_", environment) == nk.IndexSettings()
+    assert (
+        nk.index_types.IndexSettings.from_env("NOTHING_", environment)
+        == nk.index_types.IndexSettings()
+    )
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARKIN_TEXT_THRESHOLD", "0.7")
-    assert nk.IndexSettings.from_env().threshold == 0.7
+    assert nk.index_types.IndexSettings.from_env().threshold == 0.7
 
 
 @pytest.mark.parametrize(
@@ -60,18 +63,20 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
 )
 def test_an_error_names_the_invalid_variable(name: str, value: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        nk.IndexSettings.from_env("T_", {f"T_{name}": value})
+        nk.index_types.IndexSettings.from_env("T_", {f"T_{name}": value})
 
 
 def test_sizes_are_numbers_of_bytes_or_texts() -> None:
-    settings = nk.IndexSettings(max_memory="2GB", cache_bytes="64MiB", max_document="5 MB")
-    assert settings == nk.IndexSettings(
+    settings = nk.index_types.IndexSettings(
+        max_memory="2GB", cache_bytes="64MiB", max_document="5 MB"
+    )
+    assert settings == nk.index_types.IndexSettings(
         max_memory=2_000_000_000, cache_bytes=64 << 20, max_document=5_000_000
     )
     assert settings.max_document_bytes == 5_000_000
     assert settings.max_cache_bytes == 64 << 20
     variables = {"T_MAX_MEMORY": "2GB", "T_CACHE_BYTES": "64MiB", "T_MAX_DOCUMENT": "5MB"}
-    assert nk.IndexSettings.from_env("T_", variables) == settings
+    assert nk.index_types.IndexSettings.from_env("T_", variables) == settings
     with nk.Index.open("memory://", max_memory="2MB") as index:
         assert index.settings.max_memory == 2_000_000
 

@@ -24,7 +24,7 @@ VECTORS = nk.Spec(measure="cosine", unit="vector", n=DIMENSIONS)
 TEXT_THRESHOLD = 0.6
 VECTOR_THRESHOLD = 0.9
 # nearly every pair at a threshold shares a bucket, so that the oracle needs no tolerance
-VECTOR = nk.VectorEvidence(VECTORS, threshold=VECTOR_THRESHOLD, bands=64, rows=8)
+VECTOR = nk.index_types.VectorEvidence(VECTORS, threshold=VECTOR_THRESHOLD, bands=64, rows=8)
 SETTINGS: dict[str, Any] = {
     "threshold": TEXT_THRESHOLD,
     "bands": 64,
@@ -134,9 +134,9 @@ def name_of(position: int) -> str:
     return f"d{position:03d}"
 
 
-def fill(index: nk.Index, samples: list[Sample], batch: int = 16) -> list[nk.Outcome]:
+def fill(index: nk.Index, samples: list[Sample], batch: int = 16) -> list[nk.index_types.Outcome]:
     """Upserts documents in batches."""
-    outcomes: list[nk.Outcome] = []
+    outcomes: list[nk.index_types.Outcome] = []
     for start in range(0, len(samples), batch):
         part = samples[start : start + batch]
         names = [name_of(start + i) for i in range(len(part))]
@@ -262,7 +262,7 @@ def test_a_document_that_lacks_a_kind_is_compared_by_the_other_one(memory: nk.In
     memory.upsert("a", nk.TextAndVector(text, vector), "both")
     by_text = memory.upsert("a", text, "text")
     assert by_text.representative == "both"
-    assert by_text.evidence == nk.Evidence(
+    assert by_text.evidence == nk.index_types.Evidence(
         text=1.0, vector=None, text_reached=True, vector_reached=False
     )
     by_vector = memory.upsert("a", vector, "vector")
@@ -350,12 +350,12 @@ def test_another_vector_under_a_known_id_is_an_update(memory: nk.Index) -> None:
     vector = rng.standard_normal(DIMENSIONS)
     memory.upsert("a", nk.TextAndVector(text, vector), "one")
     same = memory.upsert("a", nk.TextAndVector(text, vector), "one")
-    assert same.kind == nk.OutcomeKind.EXACT
+    assert same.kind == nk.index_types.OutcomeKind.EXACT
     updated = memory.upsert("a", nk.TextAndVector(text, -vector), "one")
-    assert updated.kind == nk.OutcomeKind.UPDATED
+    assert updated.kind == nk.index_types.OutcomeKind.UPDATED
     assert memory.query("a", vector) == []
     assert [match.id for match in memory.query("a", -vector)] == ["one"]
-    assert memory.upsert("a", text, "one").kind == nk.OutcomeKind.UPDATED
+    assert memory.upsert("a", text, "one").kind == nk.index_types.OutcomeKind.UPDATED
     assert memory.query("a", -vector) == []
     assert_integrity(memory)
 
@@ -444,7 +444,7 @@ def test_a_rebuild_keeps_texts_and_vectors(tmp_path: Path, store_text: bool) -> 
     with nk.Index.open(target) as index:
         assert index.spec.k == 256
         # the bands follow from the threshold again
-        assert index.settings.vector == nk.VectorEvidence(VECTORS, VECTOR_THRESHOLD)
+        assert index.settings.vector == nk.index_types.VectorEvidence(VECTORS, VECTOR_THRESHOLD)
         assert {entry.id: entry.leader for entry in index.scan()} == before
         assert_integrity(index)
         assert check_index(index).sound
@@ -460,7 +460,7 @@ def test_a_rebuild_changes_the_threshold_of_vectors_and_the_combination(tmp_path
     assert moved["clusters_before"] < moved["clusters_after"] <= 40
     with nk.Index.open(strict) as index:
         assert index.settings.combine == "both"
-        assert index.settings.vector == nk.VectorEvidence(VECTORS, 0.999)
+        assert index.settings.vector == nk.index_types.VectorEvidence(VECTORS, 0.999)
         assert check_index(index).sound
 
 
@@ -491,18 +491,20 @@ def test_settings_of_vectors_are_read_from_variables() -> None:
         "NEARKIN_TEXT_VECTOR_ROWS": "12",
         "NEARKIN_TEXT_VECTOR_LOOKUP_PROBES": "2",
     }
-    settings = nk.IndexSettings.from_env(environment=variables)
+    settings = nk.index_types.IndexSettings.from_env(environment=variables)
     spec = nk.Spec(measure="cosine", unit="vector", n=8, k=256)
-    assert settings == nk.IndexSettings(
+    assert settings == nk.index_types.IndexSettings(
         threshold=0.7,
         combine="both",
-        vector=nk.VectorEvidence(spec, threshold=0.9, bands=10, rows=12, lookup_probes=2),
+        vector=nk.index_types.VectorEvidence(
+            spec, threshold=0.9, bands=10, rows=12, lookup_probes=2
+        ),
     )
     del variables["NEARKIN_TEXT_VECTOR_DIMENSIONS"]
     with pytest.raises(nk.UsageError, match="set NEARKIN_TEXT_VECTOR_DIMENSIONS, too"):
-        nk.IndexSettings.from_env(environment=variables)
+        nk.index_types.IndexSettings.from_env(environment=variables)
     with pytest.raises(nk.UsageError, match="did you mean"):
-        nk.IndexSettings.from_env(environment={"NEARKIN_TEXT_VECTOR_DIMENSION": "8"})
+        nk.index_types.IndexSettings.from_env(environment={"NEARKIN_TEXT_VECTOR_DIMENSION": "8"})
 
 
 def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
@@ -511,7 +513,7 @@ def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     target = f"sqlite:///{tmp_path}/target.db"
     samples = make_samples(40, seed=23, complete=False)
-    keyed = nk.VectorEvidence(VECTORS.keyed_with(old), threshold=VECTOR_THRESHOLD)
+    keyed = nk.index_types.VectorEvidence(VECTORS.keyed_with(old), threshold=VECTOR_THRESHOLD)
     with nk.Index.open(
         source,
         nk.Spec().keyed_with(old),
@@ -520,7 +522,7 @@ def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
         resources=nk.SpecResources(old),
     ) as index:
         fill(index, samples)
-    with nk.Index.open(source) as index, pytest.raises(nk.KeyRequiredError):
+    with nk.Index.open(source) as index, pytest.raises(nk.errors.KeyRequiredError):
         index.query("a", samples[0].document)
     rotation = rotate_key(source, target, new)
     assert (rotation["documents"], rotation["left_out"]) == (40, 0)
@@ -534,10 +536,10 @@ def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
 
 def test_look_ups_probe_each_kind_by_itself() -> None:
     samples = make_samples(120, seed=29, complete=False)
-    vector = nk.VectorEvidence(VECTORS, threshold=VECTOR_THRESHOLD, bands=4, rows=16)
+    vector = nk.index_types.VectorEvidence(VECTORS, threshold=VECTOR_THRESHOLD, bands=4, rows=16)
     member_counts = []
     for probes in (0, 8):
-        probing = nk.VectorEvidence(
+        probing = nk.index_types.VectorEvidence(
             VECTORS, threshold=VECTOR_THRESHOLD, bands=4, rows=16, lookup_probes=probes
         )
         with nk.Index.open("memory://", threshold=0.6, vector=probing) as index:
@@ -568,13 +570,15 @@ def test_an_index_of_one_kind_keeps_its_format(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/texts.db"
     with nk.Index.open(url):
         pass
-    with pytest.raises(nk.IncompatibleError, match="have no vectors besides their texts"):
+    with pytest.raises(nk.errors.IncompatibleError, match="have no vectors besides their texts"):
         nk.Index.open(url, vector=VECTOR)
 
 
 def test_an_index_of_both_kinds_has_a_format_that_older_versions_refuse(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
-    with nk.Index.open(f"sqlite:///{path}", vector=nk.VectorEvidence(VECTORS), combine="both"):
+    with nk.Index.open(
+        f"sqlite:///{path}", vector=nk.index_types.VectorEvidence(VECTORS), combine="both"
+    ):
         pass
     with closing(SqliteStore(path, 100)) as store:
         header = store.read_header()
@@ -589,7 +593,7 @@ def test_an_index_of_both_kinds_has_a_format_that_older_versions_refuse(tmp_path
         "rows": None,
     }
     with nk.Index.open(
-        f"sqlite:///{path}", combine="both", vector=nk.VectorEvidence(VECTORS)
+        f"sqlite:///{path}", combine="both", vector=nk.index_types.VectorEvidence(VECTORS)
     ) as index:
         assert index.settings.combine == "both"
 
@@ -622,7 +626,7 @@ def test_wrong_combinations_of_settings_are_refused(settings: dict[str, Any], me
 )
 def test_wrong_settings_of_vectors_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
-        nk.VectorEvidence(**{"spec": VECTORS, **fields})
+        nk.index_types.VectorEvidence(**{"spec": VECTORS, **fields})
 
 
 @pytest.mark.parametrize(
@@ -630,11 +634,15 @@ def test_wrong_settings_of_vectors_are_refused(fields: dict[str, Any], message: 
     [
         ({"combine": "both", "vector": VECTOR}, "created with combine='either'"),
         (
-            {"vector": nk.VectorEvidence(VECTORS, threshold=0.5)},
+            {"vector": nk.index_types.VectorEvidence(VECTORS, threshold=0.5)},
             "created with threshold=0.9",
         ),
         (
-            {"vector": nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=9))},
+            {
+                "vector": nk.index_types.VectorEvidence(
+                    nk.Spec(measure="cosine", unit="vector", n=9)
+                )
+            },
             "the vectors of the index",
         ),
     ],
@@ -645,7 +653,7 @@ def test_an_index_is_not_opened_with_other_evidence(
     url = f"sqlite:///{tmp_path}/index.db"
     with nk.Index.open(url, **SETTINGS):
         pass
-    with pytest.raises(nk.IncompatibleError, match=message):
+    with pytest.raises(nk.errors.IncompatibleError, match=message):
         nk.Index.open(url, **request_)
 
 

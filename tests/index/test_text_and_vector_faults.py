@@ -198,7 +198,7 @@ def test_an_index_of_texts_and_vectors_moves_and_rotates_its_key(
 ) -> None:
     old = nk.HashKey(bytes(range(16)))
     new = nk.HashKey(bytes(range(1, 17)))
-    vector = nk.VectorEvidence(
+    vector = nk.index_types.VectorEvidence(
         VECTORS.keyed_with(old), threshold=VECTOR_THRESHOLD, bands=64, rows=8
     )
     settings = {**SETTINGS, "vector": vector, "combine": combine}

@@ -218,10 +218,10 @@ def test_random_batches_equal_upserts_one_at_a_time(
             stored.append([entry._replace(ref=0) for entry in index.scan()])
     assert outcomes[0] == outcomes[1]
     # without a blocklist, no document is blocked
-    unused = {nk.OutcomeKind.BLOCKED}
+    unused = {nk.index_types.OutcomeKind.BLOCKED}
     if "related" not in fields:
-        unused.add(nk.OutcomeKind.RELATED)
-    assert {kind for kind, *_ in outcomes[0]} == set(nk.OutcomeKind) - unused
+        unused.add(nk.index_types.OutcomeKind.RELATED)
+    assert {kind for kind, *_ in outcomes[0]} == set(nk.index_types.OutcomeKind) - unused
     assert stored[0] == stored[1]
 
 

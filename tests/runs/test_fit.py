@@ -17,11 +17,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(scope="module")
-def fitted() -> nk.FitResult:
+def fitted() -> nk.results.FitResult:
     return nk.fit(CORPUS.table, CORPUS.clusters, id="id")
 
 
-def test_written_settings_are_read_by_runs(fitted: nk.FitResult, tmp_path: Path) -> None:
+def test_written_settings_are_read_by_runs(fitted: nk.results.FitResult, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     fitted.write(path)
     assert Settings.read(path).values == fitted.settings
@@ -32,7 +32,7 @@ def test_written_settings_are_read_by_runs(fitted: nk.FitResult, tmp_path: Path)
     assert nk.dedup(CORPUS.table, id="id", settings=path).kept.sum() == 10
 
 
-def test_few_labels_are_reported_with_the_interval(fitted: nk.FitResult) -> None:
+def test_few_labels_are_reported_with_the_interval(fitted: nk.results.FitResult) -> None:
     assert fitted.held_out is not None
     assert fitted.held_out.f1.low < 0.9
     (warning,) = [one for one in fitted.warnings if "groups" in one]
@@ -90,7 +90,7 @@ def test_repeated_ids_of_labelled_documents_are_refused() -> None:
     ],
 )
 def test_labels_of_one_kind_are_refused(
-    labels: dict[str, str] | nk.GoldenSet, message: str
+    labels: dict[str, str] | nk.results.GoldenSet, message: str
 ) -> None:
     with pytest.raises(nk.UsageError, match=message):
         nk.fit({"id": ["a", "b"], "text": ["x", "y"]}, labels, id="id")
@@ -190,5 +190,5 @@ def test_labelled_documents_of_which_none_fit_are_refused(
         nk.fit(CORPUS.table, CORPUS.clusters, id="id")
 
 
-def test_labelled_clusters_are_not_tried_over_the_inputs(fitted: nk.FitResult) -> None:
+def test_labelled_clusters_are_not_tried_over_the_inputs(fitted: nk.results.FitResult) -> None:
     assert fitted.best.removals is None

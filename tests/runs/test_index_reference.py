@@ -239,7 +239,7 @@ def test_vectors_and_distances_are_compared_with_an_index(tmp_path: Path) -> Non
 def index_of_both_kinds(folder: Path) -> str:
     url = f"sqlite:///{folder / 'both.db'}"
     spec = nk.Spec(measure="cosine", unit="vector", n=3)
-    nk.Index.open(url, vector=nk.VectorEvidence(spec)).close()
+    nk.Index.open(url, vector=nk.index_types.VectorEvidence(spec)).close()
     return url
 
 

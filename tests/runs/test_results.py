@@ -62,7 +62,7 @@ def keys_of(table: Any) -> list[str]:
 
 
 @pytest.fixture
-def result() -> nk.DedupResult:
+def result() -> nk.results.DedupResult:
     return nk.dedup(TABLE, id="key")
 
 
@@ -90,23 +90,23 @@ def test_filter_returns_columns_of_the_type_of_the_caller(column: Any) -> None:
     )
 
 
-def test_filter_of_a_reader_is_a_reader(result: nk.DedupResult) -> None:
+def test_filter_of_a_reader_is_a_reader(result: nk.results.DedupResult) -> None:
     reader = result.filter(TABLE.to_reader(max_chunksize=2))
     assert isinstance(reader, pa.RecordBatchReader)
     assert reader.read_all()["key"].to_pylist() == ["c", "d", "e"]
 
 
-def test_filter_keeps_the_index_of_pandas(result: nk.DedupResult) -> None:
+def test_filter_keeps_the_index_of_pandas(result: nk.results.DedupResult) -> None:
     assert result.filter(FRAME).index.tolist() == [30, 40, 50]
 
 
 @pytest.mark.parametrize("table", [TABLE[:3], FRAME[:3], TEXTS[:3], {"key": ["a", "b", "c"]}])
-def test_filter_refuses_another_number_of_rows(table: Any, result: nk.DedupResult) -> None:
+def test_filter_refuses_another_number_of_rows(table: Any, result: nk.results.DedupResult) -> None:
     with pytest.raises(nk.UsageError, match="the table has 3 rows, but the result has 5"):
         result.filter(table)
 
 
-def test_filter_refuses_a_consumed_iterator(result: nk.DedupResult) -> None:
+def test_filter_refuses_a_consumed_iterator(result: nk.results.DedupResult) -> None:
     with pytest.raises(nk.UsageError, match="generator can be read only once; pass the rows as a"):
         result.filter(text for text in TEXTS)
 
@@ -134,7 +134,7 @@ def test_on_error_fail_names_the_row_of_a_table() -> None:
         nk.dedup([BASE, None], on_error="fail")
 
 
-def equal(a: nk.DedupResult, b: nk.DedupResult) -> None:
+def equal(a: nk.results.DedupResult, b: nk.results.DedupResult) -> None:
     assert a.clusters.arrow.equals(b.clusters.arrow)
     assert a.pairs.arrow.equals(b.pairs.arrow)
     assert a.rejected.arrow.equals(b.rejected.arrow)
@@ -145,7 +145,7 @@ def equal(a: nk.DedupResult, b: nk.DedupResult) -> None:
     assert repr(a) == repr(b)
 
 
-def test_pickled_result_has_the_same_tables(result: nk.DedupResult, tmp_path: Path) -> None:
+def test_pickled_result_has_the_same_tables(result: nk.results.DedupResult, tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(result))
     equal(again, result)
     equal(pickle.loads(pickle.dumps(again)), result)
@@ -159,7 +159,7 @@ def test_pickled_result_has_the_same_tables(result: nk.DedupResult, tmp_path: Pa
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_copied_result_has_the_same_tables(
-    copied: Any, result: nk.DedupResult, tmp_path: Path
+    copied: Any, result: nk.results.DedupResult, tmp_path: Path
 ) -> None:
     again = copied(result)
     equal(again, result)
@@ -175,7 +175,7 @@ def test_a_closed_result_has_a_representation() -> None:
     assert repr(result) == "<DedupResult: closed>"
 
 
-def test_deep_copies_do_not_share_arrays(result: nk.DedupResult) -> None:
+def test_deep_copies_do_not_share_arrays(result: nk.results.DedupResult) -> None:
     again = copy.deepcopy(result)
     again.kept[:] = False
     assert result.kept.tolist() == KEPT
@@ -309,7 +309,7 @@ index.upsert("a", "one two three four")
 
 
 def test_statistics_read_nothing_again(
-    result: nk.DedupResult, monkeypatch: pytest.MonkeyPatch
+    result: nk.results.DedupResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Iterator[None]:
         raise AssertionError("the texts are read again")
@@ -321,7 +321,7 @@ def test_statistics_read_nothing_again(
     assert stricter.statistics["removed_near"] == 0
 
 
-def test_statistics_are_those_of_the_report(result: nk.DedupResult) -> None:
+def test_statistics_are_those_of_the_report(result: nk.results.DedupResult) -> None:
     counts = result.report_data.counts
     assert result.statistics["read"] == counts.read == 5
     assert result.statistics["removed"] == counts.removed == 2
@@ -377,7 +377,7 @@ def test_everything_that_the_library_returns_pickles_and_copies(duplicate: Any) 
 
 def test_every_error_pickles_with_its_attributes() -> None:
     service = nk.ServiceError("unreachable", "no answer", status=503, retry_after=2.0)
-    large = nk.LargeClusterError("a", None, inherits=True)
+    large = nk.errors.LargeClusterError("a", None, inherits=True)
     plain = [nk.UsageError("not valid"), nk.StoreError("gone"), nk.RunError("failed")]
     for error in (service, large, *plain):
         for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):

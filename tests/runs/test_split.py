@@ -36,7 +36,7 @@ def components_oracle(rows: list[dict[str, Any]], keys: Iterable[str] = ()) -> d
     return joined
 
 
-def groups_by_id(result: nk.SplitResult) -> dict[str, str]:
+def groups_by_id(result: nk.results.SplitResult) -> dict[str, str]:
     return {row["id"]: row["group"] for row in result.groups.arrow.to_pylist()}
 
 

@@ -25,6 +25,7 @@ from nearkin.quality.evaluate.golden import (
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
 from nearkin.settings.setting import plain_type
+from scripts.reference_pages import public_objects
 
 TEXTS = ["one two three four", "one two three four five", "six seven eight"]
 TRUE_CLUSTERS = {f"{cluster}{copy}": f"{cluster}" for cluster in range(6) for copy in "ab"}
@@ -132,25 +133,25 @@ class Parts:
         self.index = nk.Index.open("memory://")
         self.index.upsert("a", TEXTS[0], id="x")
         refusing = httpx2.MockTransport(lambda request: httpx2.Response(404))
-        self.client = nk.Client(retries=nk.Retries(attempts=1), transport=refusing)
+        self.client = nk.Client(retries=nk.index_types.Retries(attempts=1), transport=refusing)
         self.golden = golden_set_from_clusters({"a": "1", "b": "1", "c": "2"})
         self.signatures.save(folder / "signatures.arrow")
         self.hamming.save(folder / "hamming.npz")
 
     @cached_property
-    def result(self) -> nk.DedupResult:
+    def result(self) -> nk.results.DedupResult:
         return nk.dedup(TEXTS)
 
     @cached_property
-    def fitted(self) -> nk.FitResult:
+    def fitted(self) -> nk.results.FitResult:
         return nk.fit(DOCUMENTS, TRUE_CLUSTERS, id="id")
 
     @cached_property
-    def chosen(self) -> nk.ChosenSettings:
+    def chosen(self) -> nk.results.ChosenSettings:
         return nk.choose(DOCUMENTS, id="id")
 
     @cached_property
-    def frequencies(self) -> nk.DocumentFrequencies:
+    def frequencies(self) -> nk.signatures.DocumentFrequencies:
         return nk.frequencies(TEXTS)
 
 
@@ -163,15 +164,15 @@ Case = tuple[Callable[..., Any], dict[str, Any]]
 CASES: dict[str, Callable[[Parts], Case]] = {
     "Spec": lambda parts: (nk.Spec, {}),
     "Spec.for_shingle": lambda parts: (nk.Spec.for_shingle, {"text": "words:3"}),
-    "IndexSettings": lambda parts: (nk.IndexSettings, {}),
+    "IndexSettings": lambda parts: (nk.index_types.IndexSettings, {}),
     "VectorEvidence": lambda parts: (
-        nk.VectorEvidence,
+        nk.index_types.VectorEvidence,
         {"spec": nk.Spec(measure="cosine", unit="vector", n=2)},
     ),
     "RunOptions": lambda parts: (RunOptions, {}),
-    "Workload": lambda parts: (nk.Workload, {"documents": 1000}),
-    "SynthSettings": lambda parts: (nk.SynthSettings, {}),
-    "Retries": lambda parts: (nk.Retries, {}),
+    "Workload": lambda parts: (nk.results.Workload, {"documents": 1000}),
+    "SynthSettings": lambda parts: (nk.results.SynthSettings, {}),
+    "Retries": lambda parts: (nk.index_types.Retries, {}),
     "dedup": lambda parts: (nk.dedup, {"data": TEXTS}),
     "pairs": lambda parts: (nk.pairs, {"data": TEXTS}),
     "passages": lambda parts: (nk.passages, {"data": TEXTS}),
@@ -202,7 +203,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         nk.simhash,
         {"features": {"a": 1.0}, "spec": nk.Spec(measure="simhash")},
     ),
-    "simhash_of": lambda parts: (nk.simhash_of, {"hashes": [1], "weights": [1.0]}),
+    "simhash_of": lambda parts: (nk.signatures.simhash_of, {"hashes": [1], "weights": [1.0]}),
     "report": lambda parts: (
         nk.report,
         {"source": parts.result, "out": parts.folder / "report.html"},
@@ -268,7 +269,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     ),
     "Index.check_document": lambda parts: (parts.index.check_document, {"document": "a b c"}),
     "Index.require_writable": lambda parts: (parts.index.require_writable, {"scope": "a"}),
-    "IndexSettings.from_env": lambda parts: (nk.IndexSettings.from_env, {"environment": {}}),
+    "IndexSettings.from_env": lambda parts: (
+        nk.index_types.IndexSettings.from_env,
+        {"environment": {}},
+    ),
     "Spec.keyed_with": lambda parts: (parts.spec.keyed_with, {"secret": KEY}),
     "Spec.require_key": lambda parts: (parts.spec.require_key, {"secret": None}),
     "SpecResources.write": lambda parts: (
@@ -277,7 +281,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     ),
     "SpecResources.weights": lambda parts: (nk.SpecResources().weights, {"spec": parts.spec}),
     "SpecResources.shingler": lambda parts: (nk.SpecResources().shingler, {"spec": parts.spec}),
-    "SynthSettings.bytes_at": lambda parts: (nk.SynthSettings().bytes_at, {"quantile": 0.5}),
+    "SynthSettings.bytes_at": lambda parts: (
+        nk.results.SynthSettings().bytes_at,
+        {"quantile": 0.5},
+    ),
     "HammingIndex.query": lambda parts: (parts.hamming.query, {"signature": 1}),
     "HammingIndex.query_many": lambda parts: (parts.hamming.query_many, {"signatures": SIGNS}),
     "HammingIndex.save": lambda parts: (
@@ -316,7 +323,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     ),
     "CountingMinHash.rebuild": lambda parts: (parts.counting.rebuild, {"hashes": HASHES}),
     "DocumentFrequencies": lambda parts: (
-        nk.DocumentFrequencies,
+        nk.signatures.DocumentFrequencies,
         {"documents": 3, "hashes": HASHES, "counts": HASHES.astype(np.uint32)},
     ),
     "DocumentFrequencies.above": lambda parts: (parts.frequencies.above, {"share": 0.5}),
@@ -411,7 +418,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "DedupResult.cluster_columns": lambda parts: (parts.result.cluster_columns, {}),
     "synth": lambda parts: (
         nk.synth,
-        {"out": parts.folder / "texts.parquet", "settings": nk.SynthSettings(documents=3)},
+        {"out": parts.folder / "texts.parquet", "settings": nk.results.SynthSettings(documents=3)},
     ),
     "golden_set_from_clusters": lambda parts: (golden_set_from_clusters, {"clusters": {"a": "1"}}),
     "score_clusters": lambda parts: (
@@ -427,7 +434,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"path": parts.folder / "frequencies.arrow", "spec": parts.spec},
     ),
     "DocumentFrequencies.read": lambda parts: (
-        nk.DocumentFrequencies.read,
+        nk.signatures.DocumentFrequencies.read,
         {"path": parts.folder / "frequencies.arrow", "spec": parts.spec},
     ),
     "Spec.from_json": lambda parts: (nk.Spec.from_json, {"text": parts.spec.to_json()}),
@@ -580,8 +587,8 @@ WITHOUT_A_CASE = {
 
 def test_every_public_function_has_a_case() -> None:
     missing = []
-    for name in nk.__all__:
-        public = getattr(nk, name)
+    for qualified_name, public in public_objects().items():
+        name = qualified_name.rpartition(".")[2]
         if name in RESULTS | set(WITHOUT_A_CASE) or not callable(public):
             continue
         if inspect.isclass(public) and issubclass(public, Exception):

@@ -90,11 +90,13 @@ def test_a_stemmer_that_is_not_a_package_and_a_release_is_refused(stemmer: Any) 
 
 
 def test_specs_of_different_versions_are_not_comparable() -> None:
-    with pytest.raises(nk.IncompatibleError, match=r"version=1, this with 2.*version=1 keeps ver"):
+    with pytest.raises(
+        nk.errors.IncompatibleError, match=r"version=1, this with 2.*version=1 keeps ver"
+    ):
         nk.Spec().require(nk.Spec(version=1), "it")
     with (
         settings_named_as(SettingForm.OPTION),
-        pytest.raises(nk.IncompatibleError, match="--spec-version 1 keeps version 1"),
+        pytest.raises(nk.errors.IncompatibleError, match="--spec-version 1 keeps version 1"),
     ):
         nk.Spec().require(nk.Spec(version=1), "it")
     with pytest.raises(UsageError, match=r"version 3 is not one of 1, 2"):
@@ -119,5 +121,7 @@ def test_frequencies_of_version_1_are_readable_and_named_in_the_error(tmp_path: 
     table.write(tmp_path / "table.arrow", old)
     read = DocumentFrequencies.read(tmp_path / "table.arrow", old)
     assert read.fingerprint == table.fingerprint
-    with pytest.raises(nk.IncompatibleError, match="reads texts in another way than version 1"):
+    with pytest.raises(
+        nk.errors.IncompatibleError, match="reads texts in another way than version 1"
+    ):
         DocumentFrequencies.read(tmp_path / "table.arrow", nk.Spec(measure="idf-jaccard", n=1))

@@ -45,7 +45,7 @@ def test_result_is_that_of_the_library_for_any_partitions_and_order(frame: DataF
             assert repr(result).startswith("<SparkResult: 120 documents, ")
 
 
-def kept_ids(result: nk.DedupResult) -> set[str]:
+def kept_ids(result: nk.results.DedupResult) -> set[str]:
     clusters = result.clusters.arrow
     return set(clusters.filter(clusters["kept"])["id"].to_pylist())
 

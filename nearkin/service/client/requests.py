@@ -148,7 +148,8 @@ def store_decisions(scope: str, decisions: Iterable[Decision]) -> Exchange[int]:
     for decision in decisions:
         if not isinstance(decision, Decision):
             raise UsageError(
-                f"{decision!r} is not a decision; give nearkin.Decision(id_a, id_b, verdict)"
+                f"{decision!r} is not a decision; give "
+                "nearkin.index_types.Decision(id_a, id_b, verdict)"
             )
         body: dict[str, str] = {
             "id_a": decision.id_a,

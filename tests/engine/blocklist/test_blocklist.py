@@ -35,7 +35,7 @@ def test_a_saved_list_matches_as_before(blocklist: nk.Blocklist, tmp_path: Path)
     texts = [f"{SECRET_TEXT} now", "something else altogether, with several words", "", TEXTS[1]]
     assert opened.match(texts) == blocklist.match(texts)
     assert [match and match.entry for match in opened.match(texts)] == ["one", None, None, "two"]
-    assert opened.match(texts)[3] == nk.BlockedMatch("two", 1.0)
+    assert opened.match(texts)[3] == nk.results.BlockedMatch("two", 1.0)
     assert (opened.spec, opened.ids, len(opened)) == (blocklist.spec, ("one", "two"), 2)
 
 
@@ -75,9 +75,9 @@ def test_the_hashes_of_a_keyed_list_depend_on_the_key(tmp_path: Path) -> None:
     without_key = nk.Blocklist.open(tmp_path / "list")
     assert len(without_key) == 2
     for use in (without_key.match, without_key.add, without_key.remove):
-        with pytest.raises(nk.KeyRequiredError, match=KEY.id):
+        with pytest.raises(nk.errors.KeyRequiredError, match=KEY.id):
             use(TEXTS)
-    with pytest.raises(nk.KeyRequiredError, match=other_key.id):
+    with pytest.raises(nk.errors.KeyRequiredError, match=other_key.id):
         nk.Blocklist.open(tmp_path / "list", nk.SpecResources(other_key)).match(TEXTS)
 
 
@@ -133,13 +133,13 @@ def test_each_changed_byte_and_each_missing_end_of_a_file_is_noticed(
         changed = bytearray(content)
         changed[place] ^= 1
         path.write_bytes(changed)
-        with pytest.raises((nk.WireError, nk.UsageError)):
+        with pytest.raises((nk.errors.WireError, nk.UsageError)):
             nk.Blocklist.open(path)
         path.write_bytes(content[:place])
-        with pytest.raises((nk.WireError, nk.UsageError)):
+        with pytest.raises((nk.errors.WireError, nk.UsageError)):
             nk.Blocklist.open(path)
     path.write_bytes(content + b"\0")
-    with pytest.raises(nk.WireError, match="checksum"):
+    with pytest.raises(nk.errors.WireError, match="checksum"):
         nk.Blocklist.open(path)
 
 
@@ -147,11 +147,11 @@ def test_a_file_with_a_valid_checksum_and_foreign_content_is_refused(tmp_path: P
     body = b"\xff\xff\xff\xff no stream of entries"
     header = list_file.HEADER.pack(list_file.MAGIC, 1, len(body), list_file.checksum(body))
     (tmp_path / "list").write_bytes(header + body)
-    with pytest.raises(nk.WireError, match="entries cannot be read"):
+    with pytest.raises(nk.errors.WireError, match="entries cannot be read"):
         nk.Blocklist.open(tmp_path / "list")
     newer = list_file.HEADER.pack(list_file.MAGIC, 2, len(body), list_file.checksum(body))
     (tmp_path / "list").write_bytes(newer + body)
-    with pytest.raises(nk.WireError, match="format version 2"):
+    with pytest.raises(nk.errors.WireError, match="format version 2"):
         nk.Blocklist.open(tmp_path / "list")
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_unfolds_into_more_memory_is_refused(
     assert len(body) < repeated.nbytes / 20
     header = list_file.HEADER.pack(list_file.MAGIC, 1, len(body), list_file.checksum(body))
     listed.write_bytes(header + body)
-    with pytest.raises(nk.WireError, match="take more memory than the file has bytes"):
+    with pytest.raises(nk.errors.WireError, match="take more memory than the file has bytes"):
         list_file.read_entries(listed)
 
 
@@ -230,5 +230,5 @@ def test_a_file_with_an_entry_without_shingles_is_refused(
     payload = Payload(np.array([1, 0]), (entries.payload.columns[0][:1],))
     with (tmp_path / "list").open("wb") as file:
         list_file.write_entries(file, blocklist.spec, replace(entries, payload=payload))
-    with pytest.raises(nk.WireError, match="an entry has no shingles"):
+    with pytest.raises(nk.errors.WireError, match="an entry has no shingles"):
         nk.Blocklist.open(tmp_path / "list")

@@ -82,7 +82,7 @@ def test_foreign_arrays_are_refused(values: Any) -> None:
 
 def test_signatures_of_different_specs_are_not_compared() -> None:
     other = nk.Signature.from_text(TEXTS[0], nk.Spec(n=3, k=512))
-    with pytest.raises(nk.IncompatibleError, match="n=3"):
+    with pytest.raises(nk.errors.IncompatibleError, match="n=3"):
         nk.Signature.from_text(TEXTS[0], SPEC).jaccard(other)
     signs = nk.Signature.from_text(TEXTS[0], nk.Spec(measure="simhash"))
     with pytest.raises(nk.UsageError, match=r"use similarity\(\)"):

@@ -206,7 +206,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     filled().save(tmp_path / "kin.arrow")
     data = bytearray((tmp_path / "kin.arrow").read_bytes())
     (tmp_path / "short.arrow").write_bytes(data[: len(data) // 2])
-    with pytest.raises(nk.WireError, match="damaged"):
+    with pytest.raises(nk.errors.WireError, match="damaged"):
         nk.SignatureIndex.load(tmp_path / "short.arrow")
     with pytest.raises(nk.UsageError, match="no such file"):
         nk.SignatureIndex.load(tmp_path / "none.arrow")
@@ -219,7 +219,9 @@ def test_damaged_settings_are_refused(settings: bytes, tmp_path: Path) -> None:
     ) as writer:
         ids = pa.array(["a"], pa.large_string())
         writer.add(ids, nk.sketch(["one two three four"]), np.ones(1, np.uint32))
-    with pytest.raises(nk.WireError, match=r"cannot read the settings of the index .*kin\.arrow"):
+    with pytest.raises(
+        nk.errors.WireError, match=r"cannot read the settings of the index .*kin\.arrow"
+    ):
         nk.SignatureIndex.load(tmp_path / "kin.arrow")
 
 
@@ -240,7 +242,7 @@ def test_a_pickled_index_holds_no_key() -> None:
     again = pickle.loads(pickle.dumps(index))
     assert again.resources.secret is None
     assert again.query(index["a"])[0].id == "a"
-    with pytest.raises(nk.KeyRequiredError, match="this Spec is keyed"):
+    with pytest.raises(nk.errors.KeyRequiredError, match="this Spec is keyed"):
         again.add("b", {"two"})
 
 
@@ -256,7 +258,7 @@ def test_merged_indexes_hold_the_signatures_of_both() -> None:
     assert first.query_many(sets).ids.tolist() == whole.query_many(sets).ids.tolist()
     with pytest.raises(nk.UsageError, match="a signature is stored under the id 20 already"):
         first.merge(second)
-    with pytest.raises(nk.IncompatibleError, match="k=128"):
+    with pytest.raises(nk.errors.IncompatibleError, match="k=128"):
         first.merge(nk.SignatureIndex(0.6, nk.Spec(n=1, k=128)))
 
 
@@ -274,7 +276,7 @@ def test_refused_additions_leave_the_index_unchanged() -> None:
     for ids, documents, message in cases:
         with pytest.raises(nk.UsageError, match=message):
             index.add_many(ids, documents)
-    with pytest.raises(nk.IncompatibleError):
+    with pytest.raises(nk.errors.IncompatibleError):
         index.add("a", nk.Signature.from_set({1}, nk.Spec(n=1, k=128)))
     same(index, filled())
     assert not index.remove("unknown")

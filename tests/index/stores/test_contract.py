@@ -29,7 +29,7 @@ class TestStores(StoreContract):
     def open_store(self) -> Store:
         url = empty_store(self.request.param, self.request, self.folder)
         assert isinstance(url, str)
-        return open_store(url, nk.IndexSettings())
+        return open_store(url, nk.index_types.IndexSettings())
 
 
 def test_numbers_of_shards_grow_with_the_documents(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ TEXTS = make_texts(120, seed=9)
 SOURCES = [("a", "b", None)[number % 3] for number in range(len(TEXTS))]
 
 
-def lost_of(result: nk.DedupResult) -> LostReport:
+def lost_of(result: nk.results.DedupResult) -> LostReport:
     lost = result.report_data.lost
     assert lost is not None
     return lost

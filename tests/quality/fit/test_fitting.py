@@ -29,18 +29,18 @@ from tests.quality.fit.corpora import (
 SIZES = [3] * 20 + [2] * 25 + [1] * 30
 
 
-def fit(corpus: LabelledCorpus, **options: object) -> nk.FitResult:
+def fit(corpus: LabelledCorpus, **options: object) -> nk.results.FitResult:
     return nk.fit(corpus.table, corpus.clusters, id="id", **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def fitted_records() -> nk.FitResult:
+def fitted_records() -> nk.results.FitResult:
     return fit(records(SIZES))
 
 
 @pytest.mark.parametrize("make", [records, bibliography, templates, copies])
 def test_held_out_f1_reaches_that_of_an_exhaustive_search(
-    make: Callable[[Sequence[int]], LabelledCorpus], fitted_records: nk.FitResult
+    make: Callable[[Sequence[int]], LabelledCorpus], fitted_records: nk.results.FitResult
 ) -> None:
     corpus = make(SIZES)
     fitted = fitted_records if make is records else fit(corpus)
@@ -56,7 +56,7 @@ def test_numbers_are_folded_on_templates() -> None:
 
 
 def test_a_run_with_the_settings_has_the_scores_of_the_fit(
-    fitted_records: nk.FitResult, tmp_path: object
+    fitted_records: nk.results.FitResult, tmp_path: object
 ) -> None:
     corpus = records(SIZES)
     table = nk.dedup(corpus.table, id="id", settings=fitted_records.settings).clusters
@@ -149,19 +149,19 @@ def test_floor_is_kept_if_only_a_sample_is_compared() -> None:
     assert all("floor" not in choice.settings for choice in fitted.choices)
 
 
-def test_the_three_choices_differ_in_unit_or_measure(fitted_records: nk.FitResult) -> None:
+def test_the_three_choices_differ_in_unit_or_measure(fitted_records: nk.results.FitResult) -> None:
     families = [choice.definition.family for choice in fitted_records.choices]
     assert len(families) == len(set(families)) == 3
     scores = [choice.f1.value for choice in fitted_records.choices]
     assert scores == sorted(scores, reverse=True)
 
 
-def test_equal_seeds_make_equal_choices(fitted_records: nk.FitResult) -> None:
+def test_equal_seeds_make_equal_choices(fitted_records: nk.results.FitResult) -> None:
     again = fit(records(SIZES), workers=1)
     assert again.to_dict() == fitted_records.to_dict()
 
 
-def test_json_has_no_texts_and_no_ids(fitted_records: nk.FitResult) -> None:
+def test_json_has_no_texts_and_no_ids(fitted_records: nk.results.FitResult) -> None:
     corpus = records(SIZES)
     text = str(fitted_records.to_dict())
     assert not [id for id in corpus.texts if repr(id) in text]

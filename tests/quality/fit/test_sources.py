@@ -88,13 +88,13 @@ def run_clusters(two: TwoSources, settings: object) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def fitted_lookalikes() -> nk.FitResult:
+def fitted_lookalikes() -> nk.results.FitResult:
     two = with_lookalikes(60)
     return nk.fit(two.table, two.corpus.clusters, id="id", across="shop")
 
 
 def test_a_run_with_the_settings_has_the_scores_of_the_fit(
-    fitted_lookalikes: nk.FitResult,
+    fitted_lookalikes: nk.results.FitResult,
 ) -> None:
     two = with_lookalikes(60)
     assert fitted_lookalikes.settings["across"] == "shop"
@@ -108,7 +108,7 @@ def test_a_run_with_the_settings_has_the_scores_of_the_fit(
         assert scores.precision.value == choice.precision.value
 
 
-def test_lookalikes_of_one_source_do_not_decide(fitted_lookalikes: nk.FitResult) -> None:
+def test_lookalikes_of_one_source_do_not_decide(fitted_lookalikes: nk.results.FitResult) -> None:
     two = with_lookalikes(60)
     everything = nk.fit(two.table, two.corpus.clusters, id="id")
     assert "across" not in everything.settings

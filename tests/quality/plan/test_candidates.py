@@ -31,8 +31,8 @@ def test_precision_of_candidates_agrees_with_a_sum_over_similarities() -> None:
     assert capacity_plan.value("precision of candidates") == pytest.approx(expected, rel=0.02)
 
 
-def make_distribution(similarities: list[float], pairs: list[float]) -> nk.Distribution:
-    return nk.Distribution(10_001, np.array(similarities), np.array(pairs), "made up")
+def make_distribution(similarities: list[float], pairs: list[float]) -> nk.results.Distribution:
+    return nk.results.Distribution(10_001, np.array(similarities), np.array(pairs), "made up")
 
 
 def test_a_corpus_replaces_unrelated_texts() -> None:

@@ -28,7 +28,7 @@ WORDS = 100
 DIMENSIONS = 128
 BATCH = 200
 FACTOR = 1.3
-VECTORS = nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=DIMENSIONS))
+VECTORS = nk.index_types.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=DIMENSIONS))
 NUMBERS = itertools.count()
 
 

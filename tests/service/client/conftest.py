@@ -14,7 +14,7 @@ import pytest
 import nearkin as nk
 from tests.services import nearkin_server
 
-SHORT_RETRIES = nk.Retries(attempts=4, first=0.001, longest=0.01)
+SHORT_RETRIES = nk.index_types.Retries(attempts=4, first=0.001, longest=0.01)
 CAT = "the cat sat on the mat and looked at the moon"
 ClientMaker = Callable[..., Any]
 DONE = {

@@ -30,9 +30,11 @@ def test_outcomes_come_in_order_with_refused_lines_among_them(
     client: Any, scope: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_batches, "REQUEST_DOCUMENTS", at_once)
-    documents = [nk.NewDocument(text, f"n{number}") for number, text in enumerate(texts(20, 2))]
-    documents[3] = nk.NewDocument("", "bad\x01id")
-    documents[11] = nk.NewDocument("half a character \ud800", "n11")
+    documents = [
+        nk.index_types.NewDocument(text, f"n{number}") for number, text in enumerate(texts(20, 2))
+    ]
+    documents[3] = nk.index_types.NewDocument("", "bad\x01id")
+    documents[11] = nk.index_types.NewDocument("half a character \ud800", "n11")
     lines = list(client.upsert_many(scope, iter(documents)))
     refused = {
         number: line.line for number, line in enumerate(lines) if isinstance(line, nk.ServiceError)
@@ -116,7 +118,7 @@ def test_vectors_of_each_kind_are_sent_as_numbers() -> None:
         np.array([1, 2], np.float32),
         np.arange(1.0, 5.0)[::1][:2],
     ):
-        assert json.loads(to_json_line(nk.NewDocument(vector, "v"))) == {
+        assert json.loads(to_json_line(nk.index_types.NewDocument(vector, "v"))) == {
             "vector": [1.0, 2.0],
             "id": "v",
         }

@@ -71,23 +71,30 @@ def test_query_with_members_returns_similar_members(client: Any, scope: str) -> 
 def test_decisions_are_stored_followed_and_listed(client: Any, scope: str) -> None:
     client.upsert(scope, CAT, "one")
     assert client.upsert(scope, CAT + " again", "two").representative == "one"
-    decision = nk.Decision("two", "one", nk.Verdict.DIFFERENT, "ada")
+    decision = nk.index_types.Decision("two", "one", nk.index_types.Verdict.DIFFERENT, "ada")
     assert client.decide(scope, [decision]) == 1
     assert client.get(scope, "two").representative == "two"
     (stored,) = client.decisions(scope)
-    assert (stored.pair, stored.verdict) == (("one", "two"), nk.Verdict.DIFFERENT)
+    assert (stored.pair, stored.verdict) == (("one", "two"), nk.index_types.Verdict.DIFFERENT)
     assert stored.by.startswith("ada via ")
-    many = [nk.Decision(f"n{number}", "m", nk.Verdict.SAME) for number in range(201)]
+    many = [
+        nk.index_types.Decision(f"n{number}", "m", nk.index_types.Verdict.SAME)
+        for number in range(201)
+    ]
     with pytest.raises(nk.UsageError, match="correct one of these decisions"):
-        client.decide(scope, [*many, nk.Decision("n0", "n1", nk.Verdict.DIFFERENT)])
+        client.decide(
+            scope, [*many, nk.index_types.Decision("n0", "n1", nk.index_types.Verdict.DIFFERENT)]
+        )
     assert len(client.decisions(scope)) == 1
     assert client.decide(scope, many) == 201
     assert client.decide(scope, [*client.decisions(scope)]) == 0
     assert len(client.decisions(scope)) == 202
     with pytest.raises(nk.ServiceError) as raised:
-        client.decide(scope, [nk.Decision("n0", "n1", nk.Verdict.DIFFERENT)])
+        client.decide(
+            scope, [nk.index_types.Decision("n0", "n1", nk.index_types.Verdict.DIFFERENT)]
+        )
     assert (raised.value.status, "correct one" in str(raised.value)) == (422, True)
-    for bad in ("x", nk.Decision("half \ud800", "b", nk.Verdict.SAME)):
+    for bad in ("x", nk.index_types.Decision("half \ud800", "b", nk.index_types.Verdict.SAME)):
         with pytest.raises(nk.UsageError, match="decision"):
             client.decide(scope, [bad])
 
@@ -173,7 +180,7 @@ def test_a_cluster_that_changes_while_it_is_read_is_read_again() -> None:
     assert "cursor" not in reading.send(part("two", None, "three")).params
     with pytest.raises(StopIteration) as end:
         reading.send(part("two", None, "two", "three"))
-    assert end.value.value == nk.Cluster("one", "two", (("two", 1.0), ("three", 1.0)))
+    assert end.value.value == nk.index_types.Cluster("one", "two", (("two", 1.0), ("three", 1.0)))
 
 
 def test_a_cluster_that_is_deleted_while_it_is_read_is_none() -> None:
@@ -280,7 +287,9 @@ def test_a_retry_waits_for_retry_after(make_client: ClientMaker, after: str) -> 
     server = ScriptedServer(
         problem(429, "rate-limited", **{"Retry-After": after}), httpx2.Response(200, json=DONE)
     )
-    make_client(transport=server.transport, retries=nk.Retries(first=0.001)).upsert("s", "text")
+    make_client(transport=server.transport, retries=nk.index_types.Retries(first=0.001)).upsert(
+        "s", "text"
+    )
     assert call._parse_retry_after(formatdate(time.time() - 9, usegmt=True)) == 0.0
     if after == "1":
         assert server.requests[1][0] - server.requests[0][0] >= 1.0
@@ -315,7 +324,7 @@ def test_an_unreachable_server_is_named(make_client: ClientMaker) -> None:
     with pytest.raises(
         nk.ServiceError, match=r"unreachable: http://127\.0\.0\.1:9 cannot be reached"
     ):
-        make_client("http://127.0.0.1:9", retries=nk.Retries(attempts=1)).spec()
+        make_client("http://127.0.0.1:9", retries=nk.index_types.Retries(attempts=1)).spec()
 
 
 def test_the_token_is_sent_and_appears_in_no_error_or_repr(
@@ -372,7 +381,7 @@ def test_a_missing_extra_names_the_install_command(missing: str, name: str) -> N
 
 def test_retries_need_at_least_one_attempt() -> None:
     with pytest.raises(nk.UsageError, match="attempts must be at least 1"):
-        nk.Retries(attempts=0)
+        nk.index_types.Retries(attempts=0)
 
 
 @pytest.mark.parametrize("kind", [nk.Client, nk.AsyncClient])

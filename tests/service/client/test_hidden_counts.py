@@ -25,7 +25,7 @@ def test_clients_of_readers_do_not_learn_how_nearly_a_search_misses(
         for id, text in (("a", " ".join(WORDS)), ("b", NEAR), ("c", FAR)):
             clients["boss"].upsert("s", text, id)
         for name, client in clients.items():
-            explained: nk.Explanation = client.explain("s", "a", "c")
+            explained: nk.results.Explanation = client.explain("s", "a", "c")
             matches = client.query("s", NEAR) + client.near_misses("s", " ".join(WORDS[9:]))
             counts = [match.shared for match in matches]
             counts += [explained.agreeing, explained.estimate, explained.shared_bands]

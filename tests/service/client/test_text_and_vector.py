@@ -35,7 +35,7 @@ def test_clients_send_both_and_receive_the_evidence(
     assert by_text.evidence.text == 1
     assert (by_text.evidence.text_reached, by_text.evidence.vector_reached) == (True, False)
     (match,) = client.query(scope, nk.TextAndVector(vector=VECTOR.tolist()))
-    assert isinstance(match.evidence, nk.Evidence)
+    assert isinstance(match.evidence, nk.index_types.Evidence)
     assert (match.evidence.text, match.evidence.vector_reached) == (None, True)
     facts = client.spec()
     assert (facts.combine, facts.vector["threshold"]) == ("either", 0.9)
@@ -48,8 +48,8 @@ def test_clients_send_batches_and_tables_of_both(
 ) -> None:
     scope = f"batches-{request.node.callspec.id}"
     documents = [
-        nk.NewDocument(nk.TextAndVector(TEXT, VECTOR), "one"),
-        nk.NewDocument(nk.TextAndVector(TEXT, OTHER_VECTOR), "two"),
+        nk.index_types.NewDocument(nk.TextAndVector(TEXT, VECTOR), "one"),
+        nk.index_types.NewDocument(nk.TextAndVector(TEXT, OTHER_VECTOR), "two"),
         VECTOR,
     ]
     _, second, third = client.upsert_many(scope, documents)
@@ -65,7 +65,7 @@ def test_clients_send_batches_and_tables_of_both(
     from_table = list(client.upsert_many(scope, table))
     assert [outcome.representative for outcome in from_table] == ["one", "one"]
     assert from_table[0].evidence.text == 1
-    assert from_table[1].evidence == nk.Evidence(
+    assert from_table[1].evidence == nk.index_types.Evidence(
         text=None,
         vector=pytest.approx(1),
         text_reached=False,

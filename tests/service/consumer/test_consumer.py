@@ -127,7 +127,7 @@ def test_events_with_a_text_and_a_vector_are_read(stream: Stream) -> None:
     stream.add(text=corpus(1)[0], vector="[1, 0.5, 0]", id="both")
     stream.add(text=corpus(1)[0], id="text")
     stream.add(vector="[1, 0.5, 0]", id="vector")
-    vectors = nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=3))
+    vectors = nk.index_types.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=3))
     with nk.Index.open("memory://", vector=vectors) as index:
         consume(stream, IndexSink(index))
         cluster = index.cluster("default", "both")
@@ -295,7 +295,7 @@ def test_error_that_no_document_causes_ends_the_consumer(stream: Stream, index: 
     stream.fill(corpus(10))
     for error in (
         nk.ServiceError("unauthenticated", "no", status=401),
-        nk.IncompatibleError("another Spec"),
+        nk.errors.IncompatibleError("another Spec"),
     ):
         with pytest.raises(type(error)):
             consume(stream, Failing(IndexSink(index), error))

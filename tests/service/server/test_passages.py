@@ -36,8 +36,8 @@ def test_a_text_is_answered_with_the_documents_that_share_a_passage(client: Test
 def test_clients_return_the_results_of_the_library(client: TestClient) -> None:
     caller = client_of(client)
     found = caller.passages("a", f"well, {TEXT}", 3)
-    assert isinstance(found, nk.PassageMatches)
-    assert found.documents[0].passages == (nk.MatchedPassage(6, 54, 0, 48, 10),)
+    assert isinstance(found, nk.index_types.PassageMatches)
+    assert found.documents[0].passages == (nk.index_types.MatchedPassage(6, 54, 0, 48, 10),)
     assert caller.spec().passages == 4
 
 

@@ -45,14 +45,17 @@ def test_upserts_and_queries_name_related_documents(client: TestClient) -> None:
 
 
 def test_streams_name_related_documents(client: TestClient) -> None:
-    documents = [nk.NewDocument(LONGER, "two"), nk.NewDocument("quite other words", "three")]
+    documents = [
+        nk.index_types.NewDocument(LONGER, "two"),
+        nk.index_types.NewDocument("quite other words", "three"),
+    ]
     lines = [json.dumps({"id": each.id, "text": each.document}) for each in documents]
     answer = client.post(
         URL, content="\n".join(lines), headers={"Content-Type": "application/x-ndjson"}
     )
     first, second = (build_outcome(orjson.loads(line)) for line in answer.content.splitlines())
     assert (first.kind, second.kind) == ("related", "new")
-    assert first.related == (nk.RelatedDocument("one", "one", 10 / 13),)
+    assert first.related == (nk.index_types.RelatedDocument("one", "one", 10 / 13),)
     assert second.related == ()
     sink = io.BytesIO()
     table = pa.table({"id": ["four", "five"], "text": [f"{LONGER} x", "nothing alike"]})
@@ -74,9 +77,9 @@ def test_client_requests_read_related_documents(client: TestClient) -> None:
     caller = client_of(client)
     outcome = caller.upsert("a", LONGER, "two")
     assert outcome.kind == "related"
-    assert outcome.related == (nk.RelatedDocument("one", "one", 10 / 13),)
+    assert outcome.related == (nk.index_types.RelatedDocument("one", "one", 10 / 13),)
     (match,) = caller.related("a", f"{LONGER} too", 10)
-    assert isinstance(match, nk.Match)
+    assert isinstance(match, nk.index_types.Match)
     assert match.id == "one"
     facts = caller.spec()
     assert isinstance(facts, IndexFacts)

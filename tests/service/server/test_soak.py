@@ -17,7 +17,7 @@ SCOPE = "soak"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 AT_ONCE = 32
 PAUSE = 0.05
-ONCE = nk.Retries(attempts=1)
+ONCE = nk.index_types.Retries(attempts=1)
 
 
 def text_of(number: int) -> str:
@@ -135,7 +135,7 @@ class Soak:
         numbers = [self._new() for _ in range(10)]
         at = iter(numbers)
         async for line in self.client.upsert_many(
-            SCOPE, [nk.NewDocument(text_of(n), f"d{n}") for n in numbers]
+            SCOPE, [nk.index_types.NewDocument(text_of(n), f"d{n}") for n in numbers]
         ):
             number = next(at)
             if isinstance(line, nk.ServiceError):

@@ -46,8 +46,8 @@ def test_worked_example_of_the_explanation() -> None:
     sat = 0b1100
     mat = 0b0110
     rat = 0b1001
-    a = nk.simhash_of([cat, sat, mat], [3, 2, 2], bits=4)
-    b = nk.simhash_of([cat, sat, rat], [3, 2, 2], bits=4)
+    a = nk.signatures.simhash_of([cat, sat, mat], [3, 2, 2], bits=4)
+    b = nk.signatures.simhash_of([cat, sat, rat], [3, 2, 2], bits=4)
     assert a == ((3, 1, 3, -7), "1110")
     assert b == ((7, -3, -1, -3), "1000")
     assert a.distance(b) == b.distance(a) == 2
@@ -62,17 +62,17 @@ def test_worked_steps_agree_with_the_measure(features: list[tuple[int, int]]) ->
     out = np.empty((1, 1), np.uint64)
     offsets = np.array([0, len(values)])
     Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.int64), offsets, out)
-    exact = nk.simhash_of(mixed, weights)
+    exact = nk.signatures.simhash_of(mixed, weights)
     assert exact.value == out[0, 0]
-    assert nk.simhash_of(mixed, [float(weight) for weight in weights]) == exact
+    assert nk.signatures.simhash_of(mixed, [float(weight) for weight in weights]) == exact
 
 
 def test_sums_do_not_depend_on_the_order_of_weights() -> None:
     weights = np.array([1e16, 1.0, 1.0, 0.5])
     hashes = np.array([0, 1, 1, 2], np.uint64)
-    forwards = nk.simhash_of(hashes, weights, bits=3)
-    assert nk.simhash_of(hashes[::-1], weights[::-1], bits=3) == forwards
-    assert nk.simhash_of([], [], bits=2) == ((0, 0), "00")
+    forwards = nk.signatures.simhash_of(hashes, weights, bits=3)
+    assert nk.signatures.simhash_of(hashes[::-1], weights[::-1], bits=3) == forwards
+    assert nk.signatures.simhash_of([], [], bits=2) == ((0, 0), "00")
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_invalid_features_are_refused(
     hashes: list[int], weights: list[float], bits: int, message: str
 ) -> None:
     with pytest.raises(nk.UsageError, match=message):
-        nk.simhash_of(hashes, weights, bits)
+        nk.signatures.simhash_of(hashes, weights, bits)
 
 
 def test_signatures_of_different_lengths_have_no_distance() -> None:
     with pytest.raises(nk.UsageError, match="signatures of 4 and 8 bits have no distance"):
-        nk.simhash_of([1], [1], 4).distance(nk.simhash_of([1], [1], 8))
+        nk.signatures.simhash_of([1], [1], 4).distance(nk.signatures.simhash_of([1], [1], 8))
 
 
 @given(hashes, st.sampled_from([64, 128]), st.integers(0, 2**64 - 1))
