@@ -2,8 +2,8 @@
 
 python -m benchmarks.losses          prints the tables of docs/contributing/benchmarks.md
 
-The corpora are those of `nearkin synth --losses`. The counts depend neither on the machine nor on
-its load.
+The corpora are those of `nearkin lab synth --losses`. The counts depend neither on the machine nor
+on its load.
 """
 
 import argparse

@@ -60,7 +60,7 @@ is written by `python -m benchmarks.run --full --write` (`make bench` for quick 
 `python -m benchmarks.stages --full --write` and `make bench-peers`. Figures are medians of the runs
 beside them. They are those of whole processes with a warm JIT cache, unless the name says
 otherwise. The column *goal* has the limit that the project set itself. Corpora come from
-`nearkin synth` with seed 1.
+`nearkin lab synth` with seed 1.
 
 """
 

@@ -109,7 +109,7 @@ def measure_corpus(count: int, length: str) -> list[ReadingFigure]:
 
     Args:
         count: Number of documents.
-        length: Length of a document, as `nearkin synth` takes it.
+        length: Length of a document, as `nearkin lab synth` takes it.
     """
     modes = MODES_OF_LARGEST if count == LARGEST else MODES
     with tempfile.TemporaryDirectory() as folder:

@@ -60,7 +60,7 @@ def make_documents(
         folder: Folder of the corpus.
         new: Number of new documents.
         times: Number of documents of the reference for each new one.
-        length: Length of the documents, as `nearkin synth` takes it.
+        length: Length of the documents, as `nearkin lab synth` takes it.
         with_hashes: Whether the shingle hashes of the reference are saved.
 
     Returns:
@@ -70,7 +70,7 @@ def make_documents(
     saved = folder / ("saved-with-hashes" if with_hashes else "saved")
     if not corpus.exists():
         size = ("--documents", new * (times + 1), "--files", times + 1, "--length", length)
-        run_nearkin("synth", *size, "--out", corpus, "--quiet")
+        run_nearkin("lab", "synth", *size, "--out", corpus, "--quiet")
     files = sorted((corpus / "documents").glob("*.parquet"))
     if not saved.exists():
         options = ["--save-signatures", *(["--save-hashes"] if with_hashes else [])]

@@ -73,7 +73,9 @@ def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
         corpus = folder / f"short-{documents}"
         settings = SynthSettings(documents=documents, length="fixed:200", files=4)
         made = time_runs(partial(synth, corpus, settings), 1)
-        yield BenchResult.from_runs(f"nearkin synth, {documents:,} documents of 200 B", "s", made)
+        yield BenchResult.from_runs(
+            f"nearkin lab synth, {documents:,} documents of 200 B", "s", made
+        )
         seconds, memory = [], []
         for _ in range(runs if documents == sizes[0] else 1):
             out = folder / "short-out"

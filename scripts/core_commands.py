@@ -73,18 +73,19 @@ COMMANDS = (
     "block info blocked.list",
     "block remove --entry o1 --list blocked.list",
     "purge run --like other.jsonl --out purged",
-    "sketch docs.jsonl --id id --out first.arrow",
-    "sketch other.jsonl --id id --out second.arrow",
-    "frequencies docs.jsonl --out frequencies.arrow",
-    "merge first.arrow second.arrow --out merged.arrow",
-    "synth --documents 50 --out synth",
+    "lab sketch docs.jsonl --id id --out first.arrow",
+    "lab sketch other.jsonl --id id --out second.arrow",
+    "lab frequencies docs.jsonl --out frequencies.arrow",
+    "lab merge first.arrow second.arrow --out merged.arrow",
+    "lab synth --documents 50 --out synth",
     "lab bands --largest 100",
+    "help all",
 )
 NEED_EXTRA = {
     "serve --port 0": "server",
-    "token create anna": "server",
-    "token list": "server",
-    "token revoke anna": "server",
+    "server token create anna": "server",
+    "server token list": "server",
+    "server token revoke anna": "server",
     "mcp --run run": "mcp",
     "stream redis://localhost:1/0?stream=s --store sqlite:///kin.db": "stream",
     "stream kafka://localhost:1/topic --store sqlite:///kin.db": "kafka",
@@ -203,13 +204,11 @@ def review_on_terminal() -> tuple[int, str]:
 
 def list_commands() -> Iterator[str]:
     """Yields all commands, and the commands of groups."""
-    from nearkin.cli.app import load_command
+    from nearkin.cli.app import all_entries
     from nearkin.cli.command_table import COMMANDS as ENTRIES
 
-    for entry in ENTRIES:
-        yield entry.name
-        for name in getattr(load_command(entry), "commands", ()):
-            yield f"{entry.name} {name}"
+    for entry in (*ENTRIES, *all_entries()):
+        yield entry.path
 
 
 def find_faults() -> list[str]:

@@ -161,7 +161,7 @@ def take_report(browser: Browser, folder: Path) -> None:
 
 def take_terminal(folder: Path) -> None:
     """Takes a run and an explanation in a terminal."""
-    nearkin("synth", "--documents", "20000", "--out", "corpus", folder=folder)
+    nearkin("lab", "synth", "--documents", "20000", "--out", "corpus", folder=folder)
     (folder / "a.txt").write_text(STORM, "utf-8")
     (folder / "b.txt").write_text(STORM.replace("two days", "three days"), "utf-8")
     dedup = ["dedup", "corpus/documents", "--id", "id", "--out", "deduped/"]

@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import copy
 from functools import wraps
@@ -18,8 +18,15 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from nearkin.cli.command_line import ARGUMENTS, OWNS_PROCESS
-from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
-from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, run_typer
+from nearkin.cli.command_table import COMMANDS, GROUPS, START, CommandEntry, CommandTable
+from nearkin.cli.commands import (
+    HELP_NAMES,
+    MARKUP,
+    Command,
+    CommandGroup,
+    first_sentence,
+    run_typer,
+)
 from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.given_options import NO_CONFIG
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
@@ -34,6 +41,8 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 
+FIRST_OPTIONS = ("version",)
+"""The options that the help page shows, beside --help. Another page lists all of them."""
 REPETITION_OPTIONS = ("--resume", "--overwrite")
 """The options with which an error advises to repeat a command."""
 NEW_OBJECTS = 50_000
@@ -50,13 +59,14 @@ ANY_OPTIONS: dict[str, object] = {
 """The settings of a context whose command parses its options itself."""
 
 
-class RootGroup(CommandGroup):
-    """The group of all commands. It loads a command only when the command is looked up."""
+class TableGroup(CommandGroup):
+    """A group of the table of commands. It loads a command only when the command is looked up."""
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, *, path: str = "", **fields: Any) -> None:
         super().__init__(**fields)
+        self.table = CommandTable(load_command, path)
         # typer assigns to the mapping only if a command is added.
-        self.commands = cast(dict[str, Any], CommandTable(load_command))
+        self.commands = cast(dict[str, Any], self.table)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of the commands, in the order of the help page."""
@@ -66,16 +76,70 @@ class RootGroup(CommandGroup):
         """Prints the help page, for which no command is loaded."""
         page = copy(self)
         page.commands = {
-            entry.name: TyperCommand(
-                entry.name, help=entry.description, rich_help_panel=entry.panel
-            )
-            for entry in COMMANDS
+            entry.name: TyperCommand(entry.name, help=entry.description)
+            for entry in self.entries_of_page()
         }
-        super(RootGroup, page).format_help(ctx, formatter)
+        page.params = [parameter for parameter in self.params if parameter.name in FIRST_OPTIONS]
+        super(TableGroup, page).format_help(ctx, formatter)
+
+    def entries_of_page(self) -> list[CommandEntry]:
+        """Returns the commands that the help page shows."""
+        return list(self.table.entries.values())
+
+
+class RootGroup(TableGroup):
+    """The group of all commands, whose help page shows those that most users need."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help page."""
+        super().format_help(ctx, formatter)
+        typer.echo(" All commands: nearkin help all. Options of a command: nearkin help COMMAND.")
+
+    def entries_of_page(self) -> list[CommandEntry]:
+        """Returns the commands that the help page shows."""
+        return [entry for entry in COMMANDS if entry.panel == START]
+
+    def find_paths(self, name: str) -> list[str]:
+        """Returns the paths of the commands with a name, in whichever group they are."""
+        paths = [entry.path for entry in COMMANDS if entry.name == name]
+        return paths or [entry.path for entry in all_entries() if entry.name == name]
+
+    def describe_all(self) -> str:
+        """Returns every command with its description, in one line each, and all options."""
+        options: list[Any] = self.params
+        panels = {"Options": [(one.opts[0], one.help.partition(",")[0]) for one in options]}
+        for entry in all_entries():
+            panels.setdefault(entry.panel, []).append((entry.path, entry.description))
+        lines = []
+        for title, rows in panels.items():
+            width = max(len(name) for name, _ in rows)
+            lines += [title, *(f"  {name:<{width}}  {text}" for name, text in rows), ""]
+        return "\n".join(lines)
+
+
+def all_entries() -> Iterator[CommandEntry]:
+    """Yields every command, for which the groups with a module are loaded."""
+    for entry in COMMANDS:
+        if entry.path in GROUPS:
+            continue
+        if not entry.has_commands:
+            yield entry
+            continue
+        for name, command in load_command(entry).commands.items():
+            description = first_sentence(command.help)
+            yield CommandEntry(f"{entry.path} {name}", entry.description, description)
 
 
 def load_command(entry: CommandEntry) -> Any:
     """Imports the module of a command, and returns the command or the group of commands."""
+    if entry.path in GROUPS:
+        return TableGroup(
+            path=entry.path,
+            name=entry.name,
+            help=entry.description,
+            no_args_is_help=True,
+            rich_markup_mode=MARKUP,
+        )
     declared = getattr(import_module(f"nearkin.cli.{entry.name}"), entry.name)
     if isinstance(declared, typer.Typer):
         return load_group(declared)
@@ -254,7 +318,7 @@ def nearkin(
         typer.Option("--no-config", help="Ignore the defaults in nearkin.toml and pyproject.toml."),
     ] = False,
 ) -> None:
-    """Find near-duplicate documents in files, in event streams and in an online index."""
+    """Find near-duplicate documents in files, event streams and an online index."""
     if no_config:
         context.meta[NO_CONFIG] = True
 

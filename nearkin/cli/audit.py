@@ -56,9 +56,9 @@ def audit(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Measure the precision and the recall of a run on its own corpus.
+    """Measure the precision and the recall of a run.
 
-    Both have a 95 % interval. Recall is also listed by similarity, beside the prediction of the S-curve. The result is
+    They are measured on its own corpus. Both have a 95 % interval. Recall is also listed by similarity, beside the prediction of the S-curve. The result is
     written into run.json and the report.
 
     Examples:

@@ -29,7 +29,7 @@ def backup(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Copy an index while a server or another process writes to it.
+    """Copy an index while other processes write to it.
 
     The copy is checked before the command reports success.
 

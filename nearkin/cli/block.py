@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nearkin.runs.blocklist import BlocklistSummary
     from nearkin.runs.job import SpecJob
 
-block = make_group("block", "Create, change and show a blocklist of documents that are not wanted.")
+block = make_group("block", "Create, change and show a blocklist of documents.")
 
 ListFile = Annotated[
     Path,
@@ -38,7 +38,7 @@ def add(
     spec: o.UncountedSpecOptions,
     json: bool = False,
 ) -> None:
-    """Add documents to a blocklist, which is created if it does not exist. It holds no texts.
+    """Add documents to a blocklist. It is created if it does not exist, and holds no texts.
 
     Documents that are listed already are not added again. The list is replaced at once, when all
     documents are read.
@@ -97,7 +97,7 @@ def info(
     entries: bool = setting(False, "List the names of the entries.", ""),
     json: bool = False,
 ) -> None:
-    """Show how many entries a blocklist has, and of which Spec they are.
+    """Show the number of entries of a blocklist, and their Spec.
 
     Examples:
         nearkin block info blocked.list

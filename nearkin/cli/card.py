@@ -23,7 +23,9 @@ def card(
         shown_default="standard output",
     ),
 ) -> None:
-    """Write the section of a dataset card with the figures of a run, in Markdown.
+    """Write the section of a dataset card with the figures of a run.
+
+    It is written in Markdown.
 
     Examples:
         nearkin card deduped/

@@ -70,9 +70,9 @@ def check(
     quiet: bool = False,
     settings: Path | None = None,
 ) -> None:
-    """Find near-duplicates between two corpora, and end with exit code 3 if there are more than allowed.
+    """Find near-duplicates between two corpora.
 
-    Documents of one corpus are not compared with each other.
+    The exit code is 3 if there are more than allowed. Documents of one corpus are not compared with each other.
 
     Examples:
         nearkin check train.jsonl test.jsonl

@@ -8,124 +8,146 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-START = "Start"
-CHECK = "Check and choose settings"
+START = "Commands"
+"""The panel of the commands that the first help page shows."""
+CORPORA = "More for corpora"
+SETTINGS = "Runs and settings"
 SERVICE = "Index and service"
 LABORATORY = "Laboratory"
+HELP = "Help"
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command or a group of commands, as the help page of nearkin shows it.
+    """A command or a group of commands, as the help pages of nearkin show it.
 
     Attributes:
-        name: The name of the command, of its module in `nearkin.cli`, and of the function or
-            `typer.Typer` in that module.
+        path: The words by which it is called, for example `lab synth`.
         panel: The panel of the help page that shows it.
         description: The first paragraph of its own help page.
         handles_signals: Whether the command itself handles SIGTERM and SIGHUP. They interrupt all
             others.
         parses_options: Whether the command itself parses its options, which are not known before
             it runs.
+        has_commands: Whether it is a group whose module has all its commands.
     """
 
-    name: str
+    path: str
     panel: str
     description: str
     handles_signals: bool = False
     parses_options: bool = False
+    has_commands: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last word of the path.
+
+        It is the name of the module in `nearkin.cli`, and of the function or `typer.Typer` in that
+        module. A group of the table has no module.
+        """
+        return self.path.rpartition(" ")[2]
+
+    @property
+    def group(self) -> str:
+        """The group that has the command, or an empty text."""
+        return self.path.rpartition(" ")[0]
 
 
 DESCRIPTIONS = {
     START: {
-        "demo": "Deduplicate an archive of press releases that comes with nearkin, and show what "
-        "was found.",
-        "dedup": "Remove exact and near-duplicates, each verified against the document that is "
-        "kept.",
-        "pairs": "Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, "
-        ".jsonl or .arrow.",
-        "split": "Split documents into groups, such as training and test sets, without "
-        "near-duplicates between them.",
-        "passages": "Find the passages that occur at two or more places of a corpus.",
-        "decontaminate": "Find the items of benchmark suites in a corpus, and list, cut or drop "
-        "what contains them.",
-        "work": "Do tasks of a run with --executor jobs, on any machine that sees its work folder.",
-    },
-    CHECK: {
-        "check": "Find near-duplicates between two corpora, and end with exit code 3 if there are "
-        "more than allowed.",
-        "info": "Show the Spec, the fingerprint and the counts of a signature file or of a "
-        "finished run.",
-        "card": "Write the section of a dataset card with the figures of a run, in Markdown.",
+        "demo": "Deduplicate press releases that come with nearkin.",
+        "dedup": "Remove exact duplicates and near-duplicates.",
+        "pairs": "Write all pairs of near-duplicates into a file.",
+        "check": "Find near-duplicates between two corpora.",
+        "split": "Make training and test sets that share no near-duplicates.",
+        "review": "Decide about the doubtful pairs of a run.",
         "explain": "Explain why two documents are matched or not.",
-        "review": "Decide about the doubtful pairs of a run: those nearest to its threshold, the "
-        "nearest first.",
-        "audit": "Measure the precision and the recall of a run on its own corpus.",
-        "eval": "Measure a run, or a grid of settings, against labelled documents.",
+        "serve": "Serve an index over HTTP.",
+    },
+    CORPORA: {
+        "passages": "Find passages that occur at two or more places of a corpus.",
+        "decontaminate": "Find the items of benchmark suites in a corpus.",
+        "work": "Do tasks of a run with --executor jobs, on any machine.",
+    },
+    SETTINGS: {
+        "info": "Show the facts of a finished run or of a signature file.",
+        "card": "Write the section of a dataset card with the figures of a run.",
+        "audit": "Measure the precision and the recall of a run.",
+        "eval": "Measure a run, or a grid of settings, against labels.",
         "fit": "Choose settings from labels, answers, or the documents alone.",
-        "shadow": "Compare the settings of a saved run with other settings over the same "
-        "signatures.",
-        "tune": "List operating points for a threshold and a recall: bands, rows, tables and "
-        "probes, with their cost.",
+        "shadow": "Compare the settings of a saved run with other settings.",
+        "tune": "List operating points for a threshold and a recall.",
         "plan": "Derive settings, memory, disk and time from a service level.",
         "config": "Show the file with the defaults of options, and check it.",
     },
     SERVICE: {
-        "stream": "Upsert the documents of an event stream into an index, or send them to a "
-        "server.",
-        "serve": "Serve the index over HTTP, by default with an embedded store. nearkin serve "
-        "--help lists the settings.",
+        "stream": "Upsert the documents of an event stream into an index.",
+        "purge": "Remove the documents that are like those of files.",
+        "mcp": "Let agents search an index or read a finished run.",
         "index": "Build, search, change and maintain an online index.",
-        "block": "Create, change and show a blocklist of documents that are not wanted.",
-        "purge": "Remove the documents of an index or of a run that are like those of files.",
-        "mcp": "Let agents search an index or read a finished run, over the Model Context "
-        "Protocol.",
-        "token": "Create, list and revoke the tokens of a server.",
+        "block": "Create, change and show a blocklist of documents.",
+        "server": "Manage a server.",
+        "server token": "Create, list and revoke the tokens of a server.",
     },
     LABORATORY: {
-        "sketch": "Write signatures of documents into an Arrow file that contains their Spec.",
-        "frequencies": "Count in how many documents each shingle occurs, and write the counts into "
-        "a file.",
-        "merge": "Merge signature files, or sum the sizes of clusters over runs.",
-        "synth": "Write a generated corpus, with the exact similarity of every planted pair.",
-        "lab": "Compare bands and rows with brute force on a small corpus.",
+        "lab": "Make generated corpora, signatures and counts, and compare bands.",
+        "lab synth": "Write a generated corpus with known near-duplicates.",
+        "lab sketch": "Write signatures of documents into a file.",
+        "lab frequencies": "Count in how many documents each shingle occurs.",
+        "lab merge": "Merge signature files, or sum cluster sizes over runs.",
+        "lab bands": "Compare bands and rows with brute force on a small corpus.",
     },
+    HELP: {"help": "Show the help page of a command, or list all commands."},
 }
 """The first paragraph of the help page of each command, by the panels that show the commands.
 
 A test compares them with their own help pages."""
 COMMANDS = tuple(
     CommandEntry(
-        name,
+        path,
         panel,
         description,
-        handles_signals=name in ("stream", "serve"),
-        parses_options=name == "serve",
+        handles_signals=path in ("stream", "serve"),
+        parses_options=path == "serve",
+        has_commands=path in ("index", "block", "config", "server token"),
     )
     for panel, descriptions in DESCRIPTIONS.items()
-    for name, description in descriptions.items()
+    for path, description in descriptions.items()
 )
-"""The commands in the order of the help page."""
+"""The commands in the order of the help page that lists all of them."""
+GROUPS = frozenset(entry.group for entry in COMMANDS if entry.group)
+"""The groups of the table, which have no module."""
 
 
 class CommandTable(Mapping[str, Any]):
-    """The commands of nearkin by name, each of which is loaded when it is looked up."""
+    """The commands of a group by name, each of which is loaded when it is looked up.
 
-    def __init__(self, load: Callable[[CommandEntry], Any]) -> None:
+    Attributes:
+        entries: The entries of the table by the names of the commands.
+    """
+
+    def __init__(self, load: Callable[[CommandEntry], Any], group: str = "") -> None:
+        """Creates a table.
+
+        Args:
+            load: Function that returns the command of an entry.
+            group: Group whose commands it has. By default, these are the commands without one.
+        """
         self._load = load
-        self._entries = {entry.name: entry for entry in COMMANDS}
+        self.entries = {entry.name: entry for entry in COMMANDS if entry.group == group}
         self._loaded: dict[str, object] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = self._load(self._entries[name])
+            self._loaded[name] = self._load(self.entries[name])
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self.entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self.entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)

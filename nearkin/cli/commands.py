@@ -133,13 +133,13 @@ class CommandGroup(TyperGroup):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        for group_name, group in self.commands.items():
-            if isinstance(group, TyperGroup) and name in group.commands:
-                advice = f"; did you mean '{group_name} {name}'?"
-                break
+        root = ctx.find_root()
+        elsewhere = [f"{root.info_name} {path}" for path in root.command.find_paths(name)]
+        if elsewhere:
+            advice = f"; use: {' or '.join(elsewhere)}"
         else:
-            advice = did_you_mean(name, self.commands)
-        raise UsageError(f"no such command {name!r}{advice or see_help(ctx)}")
+            advice = did_you_mean(name, self.commands) or see_help(ctx)
+        raise UsageError(f"unknown command {name!r}{advice}")
 
 
 def make_group(name: str, description: str) -> typer.Typer:
@@ -157,6 +157,17 @@ def make_group(name: str, description: str) -> typer.Typer:
 def see_help(context: Any) -> str:
     """Returns the end of an error message, which names the help page of a command."""
     return f"; see {context.command_path} --help"
+
+
+def first_sentence(text: str) -> str:
+    r"""Returns the first sentence of a help text.
+
+    Examples:
+        >>> first_sentence("Column of texts,\nfor example body. May be repeated.")
+        'Column of texts, for example body.'
+    """
+    sentence, end, _ = " ".join(text.split()).partition(". ")
+    return sentence + end.rstrip()
 
 
 def name_values(parameters: list[Any]) -> None:

@@ -24,7 +24,7 @@ def describe_group() -> None:
 @config.command()
 @with_option_groups
 def show(*, json: bool = False) -> None:
-    """Show the file whose defaults hold in this folder, and check all its tables.
+    """Show the file whose defaults hold in this folder. All its tables are checked.
 
     Examples:
         nearkin config show

@@ -125,10 +125,13 @@ class ConfigFile:
         from nearkin.cli.command_table import COMMANDS
         from nearkin.runtime.suggestions import did_you_mean
 
-        names = [entry.name for entry in COMMANDS]
+        names = [entry.path for entry in COMMANDS if not entry.group]
+        moved = {entry.name: entry.path for entry in COMMANDS if entry.group}
         for name, table in self.tables.items():
             if name not in names:
-                advice = did_you_mean(name, names) or "; nearkin --help lists the commands"
+                advice = did_you_mean(name, names) or "; nearkin help all lists the commands"
+                if name in moved:
+                    advice = f"; write [{moved[name].replace(' ', '.')}]"
                 if not isinstance(table, dict):
                     advice = f"; write it into the table of a command, for example [dedup] {name}"
                 raise UsageError(f"{self.path}: {name!r} is not a command{advice}")

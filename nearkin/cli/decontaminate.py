@@ -142,11 +142,11 @@ def decontaminate(
     workers: int | None = None,
     resume: bool = False,
 ) -> None:
-    """Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.
+    """Find the items of benchmark suites in a corpus.
 
-    A suite is a file of items with named fields, such as question and answer. A document contains
-    an item if the words that it shares with a field, in order, cover enough of it. Rare words
-    count more.
+    What contains them is listed, cut or dropped. A suite is a file of items with named fields, such
+    as question and answer. A document contains an item if the words that it shares with a field, in
+    order, cover enough of it. Rare words count more.
 
     Examples:
         nearkin decontaminate "crawl/*.jsonl.zst" --against suites/ --out found/

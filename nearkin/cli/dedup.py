@@ -129,9 +129,9 @@ def dedup(
     settings: Path | None = None,
     resume: bool = False,
 ) -> None:
-    """Remove exact and near-duplicates, each verified against the document that is kept.
+    """Remove exact duplicates and near-duplicates.
 
-    Without options of similarity, those of short texts are chosen.
+    Each of them is verified against the document that is kept. Without options of similarity, those of short texts are chosen.
 
     Examples:
         nearkin dedup "crawl/*.jsonl.zst" --out deduped/

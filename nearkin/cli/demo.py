@@ -30,11 +30,11 @@ def demo(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Deduplicate an archive of press releases that comes with nearkin, and show what was found.
+    """Deduplicate press releases that come with nearkin.
 
-    The archive has 237 invented releases. Many were sent again by a wire service, a newspaper and a
-    portal, which changed them. With --source-code, the documents are the functions and classes of
-    this Python installation.
+    What was found is shown. The archive has 237 invented releases. Many were sent again by a wire
+    service, a newspaper and a portal, which changed them. With --source-code, the documents are the
+    functions and classes of this Python installation.
 
     Examples:
         nearkin demo

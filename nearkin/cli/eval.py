@@ -63,7 +63,7 @@ def eval(
     plot: Annotated[Path | None, o.picture_of("precision over recall")] = None,
     json: bool = False,
 ) -> None:
-    """Measure a run, or a grid of settings, against labelled documents.
+    """Measure a run, or a grid of settings, against labels.
 
     Labelled pairs are judged as pairs: precision, recall and F1. For labelled clusters, and with
     --closure, the adjusted Rand index and B-cubed are listed too.

@@ -1,4 +1,4 @@
-"""`nearkin frequencies`."""
+"""`nearkin lab frequencies`."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -53,12 +53,13 @@ def frequencies(
     memory: o.ReadMemory = AUTOMATIC,
     workers: int | None = None,
 ) -> None:
-    """Count in how many documents each shingle occurs, and write the counts into a file.
+    """Count in how many documents each shingle occurs.
 
-    The file is for --frequencies of other commands and for --spec-resources of an index.
+    The counts are written into a file. It is for --frequencies of other commands and for
+    --spec-resources of an index.
 
     Examples:
-        nearkin frequencies products.parquet --text title --shingle words:1 --out products.arrow
+        nearkin lab frequencies products.parquet --text title --shingle words:1 --out products.arrow
     """
     with file_imports():
         from nearkin.runs.frequencies import run_frequencies

@@ -354,7 +354,7 @@ def match(
     readable_by: str = "owner",
     json: bool = False,
 ) -> None:
-    """Find the documents of files that repeat one of an index. Nothing is added to the index.
+    """Find the documents of files that repeat one of an index. Nothing is added to it.
 
     The output has the documents without a match, and matches.parquet.
 
@@ -457,7 +457,7 @@ def query(
     ),
     json: bool = False,
 ) -> None:
-    """List the representatives that resemble a text, the most similar first. Nothing is written.
+    """List the representatives that resemble a text. The most similar come first.
 
     An index of vectors is searched by --vector, and one of texts and vectors by either or both.
 
@@ -504,7 +504,7 @@ def remove(
 @index.command()
 @with_option_groups
 def info(*, store: Store, resources: IndexKeySettings, json: bool = False) -> None:
-    """Show the settings of an index and the number of its documents."""
+    """Show the settings of an index, and its number of documents."""
     with open_existing_index(store, resources) as opened:
         print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
 
@@ -519,7 +519,7 @@ def check(
     scope: ScopeOfDecisions = "default",
     json: bool = False,
 ) -> None:
-    """Check that an index is consistent, and verify every match again.
+    """Check that an index is consistent, and verify its matches.
 
     The exit code is 1 if it is not consistent.
     """
@@ -555,7 +555,7 @@ def compact(
     scope: ScopeOfDecisions = "default",
     json: bool = False,
 ) -> None:
-    """Merge clusters whose representatives are near-duplicates of each other.
+    """Merge clusters whose representatives are near-duplicates.
 
     Such clusters arise from the order of arrival, or from two processes that write at the same time.
     """  # noqa: E501
@@ -581,7 +581,7 @@ def decide(
     scope: DecisionScope = "default",
     json: bool = False,
 ) -> None:
-    """Store decisions about pairs of documents in an index, and follow them at once.
+    """Store decisions about pairs of documents in an index. They are followed at once.
 
     Every process with the index follows them from then on, and so do copies of the index.
 
@@ -604,7 +604,7 @@ def decisions(
     resources: IndexKeySettings,
     scope: DecisionScope = "default",
 ) -> None:
-    """Print the decisions that an index stores as JSON lines, for example for `nearkin dedup`.
+    """Print the decisions of an index as JSON lines. `nearkin dedup --decisions` reads them.
 
     Examples:
         nearkin index decisions --store sqlite:///kin.db --scope web > decisions.jsonl
@@ -642,7 +642,7 @@ def expire(
     ),
     json: bool = False,
 ) -> None:
-    """Delete entries that were not seen for longer than their time to live.
+    """Delete entries that outlived their time to live.
 
     Examples:
         nearkin index expire --store sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
@@ -668,7 +668,7 @@ def export(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Write all documents of an index into a parquet file, which migrate can load elsewhere."""
+    """Write all documents of an index into a parquet file. Migrate can load it elsewhere."""
     from nearkin.index.exports import is_export
     from nearkin.runs.output import require_file_output, require_suffix
     from nearkin.runtime.files import disk_errors, make_folders
@@ -695,7 +695,7 @@ def migrate(
     resources: IndexKeySettings,
     json: bool = False,
 ) -> None:
-    """Copy an index into another store, with its ids, clusters and times.
+    """Copy an index into another store. Ids, clusters and times stay.
 
     Examples:
         nearkin index migrate --store sqlite:///kin.db --to postgresql://nearkin@db/kin
@@ -745,7 +745,7 @@ def rebuild(
     scope: ScopeOfDecisions = "default",
     json: bool = False,
 ) -> None:
-    """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
+    """Build an index again, with another Spec or threshold. The texts are those of an index in use, and the two are compared.
 
     Args:
         k: Number of slots or bits of a signature of the new index, or None for the current one.
@@ -823,7 +823,7 @@ def rotate_key(
     ),
     json: bool = False,
 ) -> None:
-    """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.
+    """Copy an index into one with another secret key. All its scopes are copied, and the old key is not needed.
 
     Repeat the command to continue an interrupted copy.
 

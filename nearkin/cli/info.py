@@ -32,9 +32,10 @@ def info(
     ],
     json: bool = False,
 ) -> None:
-    """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
+    """Show the facts of a finished run or of a signature file.
 
-    Of a work folder, show the finished stages, the documents that were read, and the tasks.
+    These are the Spec, its fingerprint and the counts. Of a work folder, show the finished stages,
+    the documents that were read, and the tasks.
 
     Examples:
         nearkin info docs.signatures.arrow

@@ -31,9 +31,9 @@ def mcp(
     host: str = setting("127.0.0.1", "Loopback address for --http.", RUN),
     key_file: str | None = None,
 ) -> None:
-    """Let agents search an index or read a finished run, over the Model Context Protocol.
+    """Let agents search an index or read a finished run.
 
-    Agents cannot change anything unless --allow-write is given. They see one scope of the index, and ids and similarities instead of texts.
+    They do so over the Model Context Protocol. They cannot change anything unless --allow-write is given. They see one scope of the index, and ids and similarities instead of texts.
 
     Examples:
         nearkin mcp --store sqlite:///kin.db --scope news

@@ -1,4 +1,4 @@
-"""`nearkin merge`."""
+"""`nearkin lab merge`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,16 +22,16 @@ def merge(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Merge signature files, or sum the sizes of clusters over runs.
+    """Merge signature files, or sum cluster sizes over runs.
 
     Of signature files, documents with the same id become one, with the signature of the union of
     their shingles. Of folders of runs with --sizes, the kept documents are deduplicated, and the
     sizes of their clusters are summed.
 
     Examples:
-        nearkin merge monday.arrow tuesday.arrow --out week.arrow
+        nearkin lab merge monday.arrow tuesday.arrow --out week.arrow
 
-        nearkin merge monday/ tuesday/ --out sizes.parquet
+        nearkin lab merge monday/ tuesday/ --out sizes.parquet
     """
     if all(path.is_dir() for path in files):
         merge_runs(files, out, overwrite=overwrite, as_json=json)
@@ -50,7 +50,7 @@ def merge(
         from nearkin.stages.sketch.signature_file import merge_signatures
 
     require_signature_output(out, files, overwrite=overwrite)
-    with published_file(out, "nearkin merge", replaces=overwrite) as staged:
+    with published_file(out, "nearkin lab merge", replaces=overwrite) as staged:
         documents = merge_signatures(files, staged)
     if json:
         print_json({"out": str(out), "documents": documents})
@@ -78,7 +78,7 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
     require_file_output(out, lambda path: False, "sizes of runs", folders, overwrite=False)
     sizes = merge_sizes(folders, Silent())
     target.require_types(sizes.schema)
-    with published_file(out, "nearkin merge", replaces=False) as staged:
+    with published_file(out, "nearkin lab merge", replaces=False) as staged:
         write_table_file(target, staged, sizes.schema, sizes.to_batches())
     if as_json:
         print_json({"out": str(out), "documents": sizes.num_rows})

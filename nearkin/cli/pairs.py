@@ -83,9 +83,9 @@ def pairs(
     settings: Path | None = None,
     resume: bool = False,
 ) -> None:
-    """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
+    """Write all pairs of near-duplicates into a file.
 
-    Its columns are id_a, id_b, similarity and estimate, and distance for simhash, cosine and hamming. Exact duplicates
+    Every pair is verified. The file is .parquet, .csv, .tsv, .jsonl or .arrow. Its columns are id_a, id_b, similarity and estimate, and distance for simhash, cosine and hamming. Exact duplicates
     are represented by one of them unless --expand-exact is given.
 
     Examples:

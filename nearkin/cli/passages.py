@@ -95,7 +95,7 @@ def passages(
     workers: int | None = None,
     resume: bool = False,
 ) -> None:
-    """Find the passages that occur at two or more places of a corpus.
+    """Find passages that occur at two or more places of a corpus.
 
     A passage is a run of words that two places have in common, and that continues at neither end in
     both. The output lists each with its bytes in both documents.

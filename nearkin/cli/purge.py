@@ -74,7 +74,7 @@ def purge(
     quiet: bool = False,
     json: bool = False,
 ) -> None:
-    """Remove the documents of an index or of a run that are like those of files.
+    """Remove the documents that are like those of files.
 
     Documents are removed from an index itself. The result of a run without them is written to
     another folder, and the run and its inputs stay as they are. The files must be readable as a

@@ -47,9 +47,9 @@ def review(
     ),
     key_file: str | None = None,
 ) -> None:
-    """Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest first.
+    """Decide about the doubtful pairs of a run.
 
-    Both texts are shown side by side. Press s if they are the same, d if they are different, u to leave the pair, or q to stop.
+    They are the pairs nearest to its threshold, the nearest first. Both texts are shown side by side. Press s if they are the same, d if they are different, u to leave the pair, or q to stop.
 
     Each decision is kept at once, and a pair that is decided is not asked about again. Give the file to `nearkin dedup --decisions`.
 

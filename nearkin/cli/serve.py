@@ -70,7 +70,7 @@ PLACEHOLDERS = {
 
 
 def serve(context: typer.Context) -> None:
-    """Serve the index over HTTP, by default with an embedded store. nearkin serve --help lists the settings."""  # noqa: E501
+    """Serve an index over HTTP."""
     inner = typer.Typer(
         add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
     )
@@ -81,9 +81,10 @@ def serve(context: typer.Context) -> None:
 
 
 def start(config: Path | None, **options: Any) -> None:
-    """Serve the index over HTTP, by default with an embedded store.
+    """Serve an index over HTTP.
 
-    Every setting is an option, a variable NEARKIN_NAME, or a line of a TOML file.
+    By default, its store is embedded. Every setting is an option, a variable NEARKIN_NAME, or a
+    line of a TOML file.
 
     Examples:
         nearkin serve

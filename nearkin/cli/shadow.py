@@ -32,9 +32,9 @@ def shadow(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Compare the settings of a saved run with other settings over the same signatures.
+    """Compare the settings of a saved run with other settings.
 
-    The comparison shows candidates, recall, precision, seconds and disagreements. The run is not changed.
+    Both use the same signatures. The comparison shows candidates, recall, precision, seconds and disagreements. The run is not changed.
 
     Examples:
         nearkin shadow deduped/ --against "b=16,r=8"

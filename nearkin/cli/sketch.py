@@ -1,4 +1,4 @@
-"""`nearkin sketch`."""
+"""`nearkin lab sketch`."""
 
 from contextlib import closing
 from functools import partial
@@ -63,14 +63,14 @@ def sketch(
     memory: o.ReadMemory = AUTOMATIC,
     workers: int | None = None,
 ) -> None:
-    """Write signatures of documents into an Arrow file that contains their Spec.
+    """Write signatures of documents into a file.
 
-    Its columns are id, signature and shingles.
+    It is an Arrow file that contains their Spec. Its columns are id, signature and shingles.
 
     Examples:
-        nearkin sketch docs.parquet --out docs.signatures.arrow
+        nearkin lab sketch docs.parquet --out docs.signatures.arrow
 
-        nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
+        nearkin lab sketch "crawl/*.jsonl.zst" --shingle chars:5 --out crawl.signatures.arrow
     """
     with file_imports():
         from nearkin.runs.job import SpecJob

@@ -83,7 +83,7 @@ def split(
     settings: Path | None = None,
     resume: bool = False,
 ) -> None:
-    """Split documents into groups, such as training and test sets, without near-duplicates between them.
+    """Make training and test sets that share no near-duplicates.
 
     The output has a folder of each group, with the documents in the format of the inputs, and the table groups.parquet
     (id, group, cluster).

@@ -88,9 +88,9 @@ def stream(
     until_empty: bool = setting(False, "End when no event is left in the stream.", RUN),
     json: bool = False,
 ) -> None:
-    """Upsert the documents of an event stream into an index, or send them to a server.
+    """Upsert the documents of an event stream into an index.
 
-    Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
+    They can be sent to a server instead. Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
     batch.
 
     Examples:

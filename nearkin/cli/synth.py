@@ -1,4 +1,4 @@
-"""`nearkin synth`."""
+"""`nearkin lab synth`."""
 
 import math
 from contextlib import closing
@@ -122,16 +122,18 @@ def synth(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Write a generated corpus, with the exact similarity of every planted pair.
+    """Write a generated corpus with known near-duplicates.
+
+    The exact similarity of every planted pair is written, too.
 
     Examples:
-        nearkin synth --documents 1000000 --out synth/
+        nearkin lab synth --documents 1000000 --out synth/
 
-        nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
+        nearkin lab synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
 
-        nearkin synth --losses forms --documents 1000 --out forms/
+        nearkin lab synth --losses forms --documents 1000 --out forms/
 
-        nearkin synth --contaminated 1000 --documents 20000 --out contaminated/
+        nearkin lab synth --contaminated 1000 --documents 20000 --out contaminated/
     """  # noqa: E501
     with file_imports():
         from nearkin.quality.lab.synth import synth as write_corpus

@@ -1,4 +1,4 @@
-"""`nearkin token`: the tokens of a server."""
+"""`nearkin server token`: the tokens of a server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +37,7 @@ def open_tokens(path: Path) -> "TokenFile":
         from nearkin.service.server.http.tokens import TokenFile
     except ImportError as error:
         raise MissingExtraError.for_extra(
-            f"nearkin token requires {error.name}", "server"
+            f"nearkin server token requires {error.name}", "server"
         ) from error
     return TokenFile(path)
 
@@ -81,7 +81,7 @@ def create(
     """Create a token and print it. It is shown once, and only its hash is stored.
 
     Examples:
-        nearkin token create crawler --scopes web --rights write --rate 5000/second
+        nearkin server token create crawler --scopes web --rights write --rate 5000/second
     """
     import time
 
@@ -136,5 +136,7 @@ def revoke(
     from nearkin.errors import UsageError
 
     if not open_tokens(file).revoke(name):
-        raise UsageError(f"{file} has no token {name!r}; nearkin token list shows the tokens")
+        raise UsageError(
+            f"{file} has no token {name!r}; nearkin server token list shows the tokens"
+        )
     typer.echo(f"{name} is no longer valid")

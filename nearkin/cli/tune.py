@@ -154,9 +154,9 @@ def tune(
     plot: Annotated[Path | None, o.picture_of("the S-curves")] = None,
     json: bool = False,
 ) -> None:
-    """List operating points for a threshold and a recall: bands, rows, tables and probes, with their cost.
+    """List operating points for a threshold and a recall.
 
-    With --bands and --rows, only these are evaluated: the similarities at which a pair becomes a candidate with a
+    They are bands, rows, tables and probes, with their cost. With --bands and --rows, only these are evaluated: the similarities at which a pair becomes a candidate with a
     probability of 0.1 %, 50 % and 99 %, and the expected candidates.
 
     The expected candidates follow from the number of pairs at each similarity, for unrelated documents or in a corpus.

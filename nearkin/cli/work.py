@@ -23,10 +23,11 @@ def work(
         600, "Seconds without a task after which the worker ends.", RUN, range=NumberRange(0, 1e9)
     ),
 ) -> None:
-    """Do tasks of a run with --executor jobs, on any machine that sees its work folder.
+    """Do tasks of a run with --executor jobs, on any machine.
 
-    Start it as often as tasks are to be done at a time, before or after the run. It ends with the
-    run. A worker that is killed loses nothing: others do its task again.
+    The machine must see the work folder of the run. Start it as often as tasks are to be done at a
+    time, before or after the run. It ends with the run. A worker that is killed loses nothing:
+    others do its task again.
 
     Examples:
         nearkin work out.partial

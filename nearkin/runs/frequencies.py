@@ -18,7 +18,7 @@ from nearkin.stages.sketch.resources import is_frequencies_file
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencySummary:
-    """The outcome of `nearkin frequencies`.
+    """The outcome of `nearkin lab frequencies`.
 
     Attributes:
         out: File of document frequencies.
@@ -63,7 +63,7 @@ def run_frequencies(job: SpecJob, progress: Progress) -> FrequencySummary:
     )
     corpus.check(job.columns)
     with published_file(
-        job.out, "nearkin frequencies", job.readers, replaces=job.overwrite
+        job.out, "nearkin lab frequencies", job.readers, replaces=job.overwrite
     ) as staged:
         counting = FrequencyRequest(
             corpus,

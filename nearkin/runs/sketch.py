@@ -38,7 +38,7 @@ from nearkin.stages.sketch.sketcher import Sketches
 
 @dataclass(frozen=True, kw_only=True)
 class SketchSummary:
-    """The outcome of `nearkin sketch`.
+    """The outcome of `nearkin lab sketch`.
 
     Attributes:
         out: Signature file.
@@ -114,7 +114,7 @@ def run_sketch(job: SpecJob, progress: Progress) -> SketchSummary:
     rejected = Counter[str]()
     progress.stage("sketch", estimate_documents(corpus, columns))
     with (
-        claimed(job.out, "nearkin sketch", replaces=job.overwrite) as claim,
+        claimed(job.out, "nearkin lab sketch", replaces=job.overwrite) as claim,
         disk_errors(job.out.parent),
     ):
         staged = claim.path / RESULT

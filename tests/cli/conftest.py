@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generated corpus in two files, with 12 hostile documents."""
     folder = tmp_path_factory.mktemp("cli") / "corpus"
     options = ("--documents", 6000, "--length", "fixed:400", "--files", 2, "--hostile", 12)
-    nearkin("synth", *options, "--out", folder)
+    nearkin("lab", "synth", *options, "--out", folder)
     return folder
 
 

@@ -14,7 +14,7 @@ from nearkin.errors import RunError
 from tests.cli.conftest import nearkin, run
 from tests.services import free_port
 
-COMMANDS = ("dedup", "pairs", "sketch", "merge", "info", "synth", "demo")
+COMMANDS = ("dedup", "pairs", "lab sketch", "lab merge", "info", "lab synth", "demo")
 LAZY_MODULES = ("numpy", "pyarrow", "numba", "concurrent.futures", "socket", "tempfile", "json")
 LOADED_BY_NEARKIN = f"""
 import sys
@@ -70,14 +70,14 @@ FAULTS = [
     (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
     (["dedup", "DOCS"], "missing option --out PATH; see nearkin dedup --help"),
     (["dedup", "--no-such-option"], "no such option '--no-such-option'"),
-    (["no-such-command"], "no such command 'no-such-command'; see nearkin --help"),
+    (["no-such-command"], "unknown command 'no-such-command'; see nearkin --help"),
     (["dedup", "--treshold", "0.7"], "no such option '--treshold'; did you mean '--threshold'?"),
     (
         ["pairs", "--max-lost", "0"],
         "--max-lost is not an option of nearkin pairs: it decides which",
     ),
-    (["dedupe"], "no such command 'dedupe'; did you mean 'dedup'?"),
-    (["compact", "sqlite:///x"], "no such command 'compact'; did you mean 'index compact'?"),
+    (["dedupe"], "unknown command 'dedupe'; did you mean 'dedup'?"),
+    (["compact", "sqlite:///x"], "unknown command 'compact'; use: nearkin index compact"),
     (["dedup", "DOCS", "-o", "x", "-t", "high"], "--threshold 'high' is not a number"),
     (["dedup", "DOCS", "-o", "x", "--k", "1.5"], "--k '1.5' is not a whole number"),
     (["info", "a", "b"], "unexpected argument 'b'; see nearkin info --help"),
@@ -86,25 +86,28 @@ FAULTS = [
     (["info", "nowhere"], "no such file"),
     (["audit", "nowhere"], "no such folder: nowhere"),
     (["explain", "a", "b", "--run", "nowhere"], "no such folder: nowhere"),
-    (["lab", "band"], "unknown experiment 'band'; the only experiment is bands"),
+    (["lab", "band"], "unknown command 'band'; did you mean 'bands'?"),
     (
         ["index", "query", "nowhere", "--store", "sqlite:///no.db"],
         "cannot read nowhere as text: No such file or directory; give a text file",
     ),
     (["index", "rebuild", "--store", "sqlite:///no.db"], "missing option --to URL"),
-    (["synth", "--out", "DOCS"], "exists; choose another folder"),
+    (["lab", "synth", "--out", "DOCS"], "exists; choose another folder"),
     (
-        ["synth", "--out", "x", "--losses", "forms", "--files", "2"],
+        ["lab", "synth", "--out", "x", "--losses", "forms", "--files", "2"],
         "--files has no effect with --losses forms",
     ),
     (
-        ["synth", "--out", "x", "--losses", "forms", "--contaminated", "5"],
+        ["lab", "synth", "--out", "x", "--losses", "forms", "--contaminated", "5"],
         "--contaminated has no effect with --losses forms",
     ),
-    (["synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
-    (["synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
-    (["synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),
-    (["synth", "--out", "x", "--similarity", "nan:1"], "similarity 'nan:1' is not of the form"),
+    (["lab", "synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
+    (["lab", "synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
+    (["lab", "synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),
+    (
+        ["lab", "synth", "--out", "x", "--similarity", "nan:1"],
+        "similarity 'nan:1' is not of the form",
+    ),
 ]
 
 
@@ -117,13 +120,13 @@ def test_help_does_not_load_what_only_commands_need() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(command, "--help") == 0
+    assert run(*command.split(), "--help") == 0
     shown = capsys.readouterr().out
     assert "Examples" in shown
     assert f"nearkin {command}" in shown
 
 
-@pytest.mark.parametrize("command", ["dedup", "serve", "index build", "token create"])
+@pytest.mark.parametrize("command", ["dedup", "serve", "index build", "server token create"])
 def test_help_leaves_out_sections_for_readers_of_the_code(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +137,7 @@ def test_help_leaves_out_sections_for_readers_of_the_code(
 
 
 def test_help_lists_every_command() -> None:
-    shown = nearkin("--help").stdout
+    shown = nearkin("help", "all").stdout
     assert all(command in shown for command in COMMANDS)
     assert nearkin("--version").stdout.startswith("nearkin ")
 
@@ -204,7 +207,7 @@ def test_interrupted_command_ends_with_its_exit_code(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nearkin.quality.lab.synth.synth", interrupt)
-    assert app.run(["synth", "--out", str(tmp_path / "x")]) == app.INTERRUPTED
+    assert app.run(["lab", "synth", "--out", str(tmp_path / "x")]) == app.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err
 
 
@@ -262,7 +265,7 @@ def test_sketch_over_an_unreachable_url_does_not_advise_to_resume(
 ) -> None:
     pytest.importorskip("aiohttp")
     url = f"http://127.0.0.1:{free_port()}/docs.jsonl"
-    assert app.run(["sketch", url, "--out", str(tmp_path / "s.arrow")]) in (1, 2)
+    assert app.run(["lab", "sketch", url, "--out", str(tmp_path / "s.arrow")]) in (1, 2)
     printed = capfd.readouterr().err
     assert "--resume" not in printed
     assert printed.count("\n") == 1

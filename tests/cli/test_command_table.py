@@ -5,12 +5,14 @@ import sys
 from typing import Any
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from nearkin.cli import app
-from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
+from nearkin.cli.command_table import COMMANDS, GROUPS, CommandEntry, CommandTable
 
 ROOT: Any = get_command(app.app)
+ENTRIES = pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.path)
 MOST_MODULES = {"--help": 21, "--version": 23}
 """The number of modules of nearkin that its help page and its versions need. The versions include
 the state of the cache of compiled kernels."""
@@ -37,20 +39,34 @@ def modules_after(*arguments: str) -> set[str]:
     return set(ended.stdout.splitlines()[-1].split())
 
 
+def command_of(entry: CommandEntry) -> Any:
+    """Returns the command of an entry, or the group."""
+    command = ROOT
+    for word in entry.path.split():
+        command = command.commands[word]
+    return command
+
+
 def modules_of_commands(modules: set[str]) -> set[str]:
     """Returns the names of the commands whose modules were imported."""
     return {entry.name for entry in COMMANDS if f"nearkin.cli.{entry.name}" in modules}
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+@ENTRIES
 def test_description_is_the_first_paragraph_of_the_help_page(entry: CommandEntry) -> None:
-    first_paragraph = ROOT.commands[entry.name].help.partition("\n\n")[0]
+    first_paragraph = command_of(entry).help.partition("\n\n")[0]
     assert entry.description == " ".join(first_paragraph.split())
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+@ENTRIES
 def test_command_has_its_name(entry: CommandEntry) -> None:
-    assert ROOT.commands[entry.name].name == entry.name
+    assert command_of(entry).name == entry.name
+
+
+@ENTRIES
+def test_groups_are_those_that_the_table_names(entry: CommandEntry) -> None:
+    is_group = isinstance(command_of(entry), TyperGroup)
+    assert is_group == (entry.has_commands or entry.path in GROUPS)
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
@@ -60,10 +76,10 @@ def test_help_and_version_import_no_module_of_a_command(option: str) -> None:
     assert len(modules - WRITTEN_BY_BUILDS) <= MOST_MODULES[option]
 
 
-@pytest.mark.parametrize("command", ["dedup", "merge", "index info", "serve"])
+@pytest.mark.parametrize("command", ["dedup", "lab merge", "index info", "serve"])
 def test_command_imports_the_module_of_no_other_command(command: str) -> None:
-    words = command.split()
-    assert modules_of_commands(modules_after(*words, "--help")) == {words[0]}
+    words = command.removeprefix("lab ").split()
+    assert modules_of_commands(modules_after(*command.split(), "--help")) == {words[0]}
 
 
 def test_commands_are_loaded_once_and_only_when_they_are_looked_up() -> None:
@@ -74,11 +90,12 @@ def test_commands_are_loaded_once_and_only_when_they_are_looked_up() -> None:
         return entry.name
 
     table = CommandTable(load)
-    assert "merge" in table
-    assert "fuse" not in table
-    assert list(table) == [entry.name for entry in COMMANDS]
-    assert len(table) == len(COMMANDS)
+    assert "dedup" in table
+    assert "merge" not in table
+    assert list(table) == [entry.name for entry in COMMANDS if not entry.group]
+    assert list(CommandTable(load, "server")) == ["token"]
+    assert len(table) == len(list(table))
     assert loaded == []
-    assert table["merge"] == table["merge"] == "merge"
-    assert table.get("fuse") is None
-    assert loaded == ["merge"]
+    assert table["dedup"] == table["dedup"] == "dedup"
+    assert table.get("merge") is None
+    assert loaded == ["dedup"]

@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from nearkin.cli import app, check, dedup, fit, frequencies, pairs, plan, sketch, split, tune
+from nearkin.cli.command_table import DESCRIPTIONS, START
 from nearkin.cli.commands import wrap_example
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.settings.spec import Spec
@@ -22,15 +23,15 @@ COMMANDS = {
     context.command_path.removeprefix("nearkin "): command
     for command, context in leaf_commands(ROOT, CONTEXT)
 }
-GROUPS = ("", "index", "token")
+GROUPS = ("", "index", "lab", "server", "server token")
 SHORTENED = {
     "dedup": dedup.COMMON_OPTIONS,
     "pairs": pairs.COMMON_OPTIONS,
     "split": split.COMMON_OPTIONS,
     "check": check.COMMON_OPTIONS,
-    "sketch": sketch.COMMON_OPTIONS,
+    "lab sketch": sketch.COMMON_OPTIONS,
     "fit": fit.COMMON_OPTIONS,
-    "frequencies": frequencies.COMMON_OPTIONS,
+    "lab frequencies": frequencies.COMMON_OPTIONS,
     "plan": plan.COMMON_OPTIONS,
     "tune": tune.COMMON_OPTIONS,
 }
@@ -130,12 +131,52 @@ def test_short_flag_of_help_equals_the_long_one(
     assert page_of(name, monkeypatch, capsys, "-h") == long
 
 
-def test_help_groups_commands_into_panels(
+def test_first_help_page_fits_a_terminal_of_24_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = page_of("", monkeypatch, capsys)
-    titles = re.findall(r"^╭─ (.*?) ─", page, re.MULTILINE)
-    assert titles[-4:] == ["Start", "Check and choose settings", "Index and service", "Laboratory"]
+    # The next prompt takes a line, too.
+    assert page.count("\n") < 24
+    assert re.findall(r"^│ ([a-z]+) ", page, re.MULTILINE) == list(DESCRIPTIONS[START])
+    assert "nearkin help all" in page
+
+
+def test_help_all_lists_every_command_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("help", "all") == 0
+    page = capsys.readouterr().out
+    assert max(map(len, page.splitlines())) <= 80
+    listed = re.findall(r"^  ([a-z][a-z -]*?)  +[A-Z].*\.$", page, re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["", "dedup", "index", "lab", "lab synth", "serve"])
+def test_help_of_a_command_is_its_help_page(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = page_of(name, monkeypatch, capsys)
+    assert run("help", *name.split()) == 0
+    assert capsys.readouterr().out == page
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("synth --out x", "unknown command 'synth'; use: nearkin lab synth"),
+        ("token create me", "unknown command 'token'; use: nearkin server token"),
+        ("add x", "unknown command 'add'; use: nearkin index add or nearkin block add"),
+        ("lab dedup x", "unknown command 'dedup'; use: nearkin dedup"),
+        ("dedupp x", "unknown command 'dedupp'; did you mean 'dedup'?"),
+        ("help synth", "unknown command 'synth'; use: nearkin lab synth"),
+        ("lab nothing", "unknown command 'nothing'; see nearkin lab --help"),
+    ],
+)
+def test_unknown_command_says_where_a_command_of_its_name_is(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line.split()) == app.USAGE
+    assert capsys.readouterr().err == f"nearkin: {message}\n"
 
 
 def test_short_flag_of_the_version_prints_it(capsys: pytest.CaptureFixture[str]) -> None:

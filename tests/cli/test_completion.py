@@ -30,7 +30,7 @@ WORDS = [
     ("nearkin dedup x --executor sp", "spark"),
     ("nearkin plan --engine ind", "index"),
     ("nearkin dedup x --stem eng", "english"),
-    ("nearkin synth --format js", "jsonl"),
+    ("nearkin lab synth --format js", "jsonl"),
     ("nearkin dedup x --delimiter se", "semicolon"),
     ("nearkin dedup x --normalise nfkc,lo", "nfkc,lower"),
 ]

@@ -26,7 +26,7 @@ def test_header_of_a_binary_file_is_shown_in_one_short_line(
 
 
 @pytest.mark.parametrize(
-    ("command", "out"), [("dedup", "out"), ("pairs", "out.csv"), ("sketch", "out.arrow")]
+    ("command", "out"), [("dedup", "out"), ("pairs", "out.csv"), ("lab sketch", "out.arrow")]
 )
 def test_empty_input_is_refused_instead_of_reading_the_current_folder(
     command: str,
@@ -39,7 +39,7 @@ def test_empty_input_is_refused_instead_of_reading_the_current_folder(
     folder.mkdir()
     monkeypatch.chdir(folder)
     (folder / "private.txt").write_text("one two three")
-    assert run(command, "", "--out", tmp_path / out) == app.USAGE
+    assert run(*command.split(), "", "--out", tmp_path / out) == app.USAGE
     assert "an input is the empty text ''; give a file" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -64,7 +64,7 @@ def test_vocabulary_that_is_not_text_is_named(
 ) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes(b"\xff\xfe\xfd")
-    assert run("synth", "--vocabulary", path, "--out", tmp_path / "out") == app.USAGE
+    assert run("lab", "synth", "--vocabulary", path, "--out", tmp_path / "out") == app.USAGE
     message = capsys.readouterr().err
     assert f"cannot read the vocabulary {path}: it is not UTF-8; give a text file" in message
 
@@ -189,7 +189,7 @@ def test_ids_and_columns_that_the_locale_does_not_have_are_understood(
 def test_file_of_shingles_has_the_suffix_of_its_format(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("frequencies", texts, "--out", tmp_path / "words.txt") == app.USAGE
+    assert run("lab", "frequencies", texts, "--out", tmp_path / "words.txt") == app.USAGE
     assert f"choose, for example, --out {tmp_path / 'words.arrow'}" in capsys.readouterr().err
     store = f"sqlite:///{tmp_path / 'kin.db'}"
     assert run("index", "build", texts, "--store", store) == 0
@@ -268,11 +268,11 @@ def test_tokens_file_that_cannot_be_read_has_a_reason_and_a_remedy(
 ) -> None:
     damaged = tmp_path / "tokens.json"
     damaged.write_text("damaged")
-    assert run("token", "list", "--file", damaged) == app.USAGE
+    assert run("server", "token", "list", "--file", damaged) == app.USAGE
     message = capsys.readouterr().err
     assert f"{damaged} is not a file of tokens" in message
     assert "restore it, or move it away and create new tokens" in message
-    assert run("token", "create", "mine", "--file", tmp_path) == app.USAGE
+    assert run("server", "token", "create", "mine", "--file", tmp_path) == app.USAGE
     message = capsys.readouterr().err
     assert f"cannot read the tokens file {tmp_path}: Is a directory; correct the path" in message
 
@@ -294,8 +294,8 @@ def test_key_file_that_cannot_be_read_has_a_reason_and_a_remedy(
         ("dedup", "rows.jsonl", "--out", "{name}.out", "--quiet"),
         ("dedup", "rows.jsonl", "--out", "{name}"),
         ("pairs", "rows.jsonl", "--out", "{name}.jsonl", "--quiet"),
-        ("sketch", "rows.jsonl", "--out", "{name}.arrow"),
-        ("frequencies", "rows.jsonl", "--out", "{name}.freq"),
+        ("lab", "sketch", "rows.jsonl", "--out", "{name}.arrow"),
+        ("lab", "frequencies", "rows.jsonl", "--out", "{name}.freq"),
         ("index", "info", "--store", "sqlite:///{name}.db"),
         ("block", "check", "rows.jsonl", "--blocklist", "{name}"),
         ("{name}",),

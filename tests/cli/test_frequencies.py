@@ -1,4 +1,4 @@
-"""`nearkin frequencies`, and the use of its file by other commands."""
+"""`nearkin lab frequencies`, and the use of its file by other commands."""
 
 import json
 from collections import Counter
@@ -40,7 +40,17 @@ def test_file_has_number_of_documents_of_each_repeated_shingle(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "idf.arrow"
-    arguments = ["frequencies", products, "--text", "name", "--shingle", "words:1", "--out", path]
+    arguments = [
+        "lab",
+        "frequencies",
+        products,
+        "--text",
+        "name",
+        "--shingle",
+        "words:1",
+        "--out",
+        path,
+    ]
     counted = output_of(arguments, capfd)
     expected = Counter(word for name in NAMES for word in set(name.split()))
     repeated = [count for count in expected.values() if count > 1]
@@ -55,7 +65,17 @@ def test_summary_says_how_many_shingles_are_in_how_many_documents(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "idf.arrow"
-    command = ["frequencies", products, "--text", "name", "--shingle", "words:1", "--out", path]
+    command = [
+        "lab",
+        "frequencies",
+        products,
+        "--text",
+        "name",
+        "--shingle",
+        "words:1",
+        "--out",
+        path,
+    ]
     assert run([*map(str, command)]) == 0
     words = Counter(word for name in NAMES for word in set(name.split()))
     shared = sum(count > 1 for count in words.values())
@@ -68,7 +88,7 @@ def test_file_gives_dedup_the_result_of_counting(
 ) -> None:
     path = tmp_path / "idf.arrow"
     common = ["--text", "name", "--shingle", "words:1"]
-    output_of(["frequencies", products, *common, "--out", path], capfd)
+    output_of(["lab", "frequencies", products, *common, "--out", path], capfd)
     dedup = ["dedup", products, *common, "--measure", "idf-jaccard", "--threshold", "0.6"]
     dedup += ["--max-removed", "0.9"]
     counted = output_of([*dedup, "--out", tmp_path / "a"], capfd)
@@ -84,7 +104,7 @@ def test_only_a_table_of_shingles_is_replaced(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "idf.arrow"
-    arguments = ["frequencies", products, "--text", "name", "--out", path]
+    arguments = ["lab", "frequencies", products, "--text", "name", "--out", path]
     path.write_text("something else")
     assert "a table of shingles" in message_of([*arguments, "--overwrite"], capfd)
     path.unlink()
@@ -109,7 +129,7 @@ def test_invalid_request_writes_nothing(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["frequencies", products, *options, "--out", tmp_path / "idf.arrow"]
+    arguments = ["lab", "frequencies", products, *options, "--out", tmp_path / "idf.arrow"]
     assert expected in message_of(arguments, capfd)
     assert [entry.name for entry in tmp_path.iterdir()] == ["products.jsonl"]
 
@@ -118,7 +138,7 @@ def test_frequencies_of_other_shingles_are_refused(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "idf.arrow"
-    output_of(["frequencies", products, "--text", "name", "--out", path], capfd)
+    output_of(["lab", "frequencies", products, "--text", "name", "--out", path], capfd)
     dedup = ["dedup", products, "--text", "name", "--measure", "idf-jaccard"]
     dedup += ["--shingle", "words:1", "--frequencies", path, "--out", tmp_path / "out"]
     assert "frequencies of other shingles" in message_of(dedup, capfd)
@@ -129,7 +149,7 @@ def test_too_little_memory_is_an_error_and_writes_nothing(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "counts.arrow"
-    command = ["frequencies", products, "--text", "name", "--memory", "0", "--out", out]
+    command = ["lab", "frequencies", products, "--text", "name", "--memory", "0", "--out", out]
     assert "--memory 0 is too small" in message_of(command, capfd)
     assert not out.exists()
 
@@ -139,7 +159,15 @@ def test_file_without_a_document_has_no_frequencies(
 ) -> None:
     out = tmp_path / "counts.arrow"
     (tmp_path / "bad.jsonl").write_text('{"name": 1\nno JSON\n')
-    command = ["frequencies", str(tmp_path / "bad.jsonl"), "--text", "name", "--out", str(out)]
+    command = [
+        "lab",
+        "frequencies",
+        str(tmp_path / "bad.jsonl"),
+        "--text",
+        "name",
+        "--out",
+        str(out),
+    ]
     assert run(command) == 3
     assert "nothing was written" in capfd.readouterr().err
     assert not out.exists()

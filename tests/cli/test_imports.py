@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert run("dedup", folder / "docs.jsonl", "--id", "id", "--out", folder / "run", "-q") == 0
     assert run("pairs", folder / "docs.jsonl", "--out", folder / "first.parquet", "-q") == 0
-    assert run("sketch", folder / "docs.jsonl", "--out", folder / "first.arrow", "-q") == 0
+    assert run("lab", "sketch", folder / "docs.jsonl", "--out", folder / "first.arrow", "-q") == 0
     return folder
 
 

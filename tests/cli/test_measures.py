@@ -1,4 +1,4 @@
-"""All measures in `nearkin dedup`, `nearkin sketch` and their options."""
+"""All measures in `nearkin dedup`, `nearkin lab sketch` and their options."""
 
 import json
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_document_frequencies_can_be_reused(
     assert clusters[0].equals(clusters[1])
     file = tmp_path / "s.arrow"
     options = ["--measure", "simhash", "--weights", "tfidf", "--k", "128"]
-    summary(["sketch", corpus / "docs.parquet", *options, "--out", file], capfd)
+    summary(["lab", "sketch", corpus / "docs.parquet", *options, "--out", file], capfd)
     assert read_signatures(file).spec.frequencies == first["spec"]["frequencies"]  # type: ignore[index]
     assert Path(f"{file}.frequencies.arrow").exists()
 

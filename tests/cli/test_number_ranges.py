@@ -25,7 +25,7 @@ NUMBERS = [
 VALUES = ("0", "-1", "nan", "1e99", "")
 TEXTS = [
     ("dedup", "--memory"),
-    ("sketch", "--memory"),
+    ("lab sketch", "--memory"),
     ("index build", "--memory"),
     ("plan", "--memory"),
     ("plan", "--disk"),
@@ -41,10 +41,10 @@ TEXTS = [
     ("index expire", "--record-ttl"),
     ("index expire", "--bucket-ttl"),
     ("stream", "--idle"),
-    ("token create", "--rate"),
-    ("synth", "--length"),
-    ("synth", "--similarity"),
-    ("synth", "--edits"),
+    ("server token create", "--rate"),
+    ("lab synth", "--length"),
+    ("lab synth", "--similarity"),
+    ("lab synth", "--edits"),
     ("dedup", "--second-measure"),
 ]
 """Options that are numbers with a unit, or several numbers."""
@@ -59,8 +59,8 @@ def range_of(name: str, number: str) -> NumberRange:
 
 def test_ranges_are_those_of_the_library() -> None:
     assert range_of("plan", "dimensions").most == MAX_DIMENSIONS
-    assert range_of("synth", "copies").most == MOST_COPIES
-    assert range_of("lab", "largest").least == SIZES[0]
+    assert range_of("lab synth", "copies").most == MOST_COPIES
+    assert range_of("lab bands", "largest").least == SIZES[0]
     versions = range_of("dedup", "spec_version")
     assert (versions.least, versions.most) == (FORMAT_VERSIONS[0], FORMAT_VERSIONS[-1])
 
@@ -117,15 +117,15 @@ def test_number_with_a_unit_that_cannot_be_read_is_named(
 
 LINES = {
     "dedup": ["dedup", "in.jsonl", "--out", "out"],
-    "sketch": ["sketch", "in.jsonl", "--out", "out.arrow"],
+    "lab sketch": ["lab", "sketch", "in.jsonl", "--out", "out.arrow"],
     "index build": ["index", "build", "in.jsonl", "--store", "memory://"],
     "plan": ["plan", "--docs", "1M"],
     "audit": ["audit", "run"],
     "tune": ["tune"],
     "index expire": ["index", "expire", "--store", "memory://"],
     "stream": ["stream", "redis://127.0.0.1:1/0?stream=x", "--store", "memory://"],
-    "token create": ["token", "create", "me"],
-    "synth": ["synth", "--documents", "4", "--out", "out"],
+    "server token create": ["server", "token", "create", "me"],
+    "lab synth": ["lab", "synth", "--documents", "4", "--out", "out"],
 }
 
 

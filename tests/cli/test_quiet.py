@@ -16,9 +16,9 @@ LINES = [
     "passages DOCS --id id --min 20 --out OUT",
     "passages DOCS --id id --repeated-lines 2 --out OUT",
     "decontaminate DOCS --id id --against SUITE --out OUT",
-    "sketch DOCS --id id --out OUT.arrow",
-    "frequencies DOCS --out OUT.arrow",
-    "synth --documents 20 --out OUT",
+    "lab sketch DOCS --id id --out OUT.arrow",
+    "lab frequencies DOCS --out OUT.arrow",
+    "lab synth --documents 20 --out OUT",
     "demo --out OUT",
 ]
 

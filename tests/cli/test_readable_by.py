@@ -21,9 +21,12 @@ def test_only_the_owner_can_read_outputs(documents: Path, tmp_path: Path) -> Non
     out = tmp_path / "new" / "out"
     assert run("dedup", documents, "--save-signatures", "--audit", "--out", out) == 0
     assert run("pairs", documents, "--out", tmp_path / "new" / "pairs.parquet") == 0
-    assert run("sketch", documents, "--out", tmp_path / "new" / "s.arrow") == 0
+    assert run("lab", "sketch", documents, "--out", tmp_path / "new" / "s.arrow") == 0
     assert (
-        run("merge", tmp_path / "new" / "s.arrow", "--out", tmp_path / "new" / "merged.arrow") == 0
+        run(
+            "lab", "merge", tmp_path / "new" / "s.arrow", "--out", tmp_path / "new" / "merged.arrow"
+        )
+        == 0
     )
     permissions = modes(tmp_path / "new")
     assert str(out / "rejected.jsonl") in permissions

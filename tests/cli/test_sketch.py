@@ -1,4 +1,4 @@
-"""`nearkin sketch`, `nearkin merge` and `nearkin info` over signature files."""
+"""`nearkin lab sketch`, `nearkin lab merge` and `nearkin info` over signature files."""
 
 import json
 from pathlib import Path
@@ -23,18 +23,28 @@ def test_signature_files_are_written_merged_and_described(
         return facts
 
     for name, part in zip("ab", parts, strict=True):
-        assert run("sketch", part, "--id", "id", "--k", 64, "--out", files[name]) == 0
-    assert run("merge", files["a"], files["b"], "--out", files["both"]) == 0
+        assert run("lab", "sketch", part, "--id", "id", "--k", 64, "--out", files[name]) == 0
+    assert run("lab", "merge", files["a"], files["b"], "--out", files["both"]) == 0
     facts = describe("both")
     assert (facts["documents"], facts["spec"]["k"]) == (5999, 64)
-    whole = ("sketch", corpus / "documents", "--id", "id", "--k", 64, "--out", files["whole"])
+    whole = (
+        "lab",
+        "sketch",
+        corpus / "documents",
+        "--id",
+        "id",
+        "--k",
+        64,
+        "--out",
+        files["whole"],
+    )
     assert run(*whole) == 0
     assert describe("whole") == facts
-    assert run("sketch", parts[0], "--k", 128, "--out", files["longer"]) == 0
+    assert run("lab", "sketch", parts[0], "--k", 128, "--out", files["longer"]) == 0
     capsys.readouterr()
-    assert run("merge", files["a"], files["longer"], "--out", tmp_path / "e.arrow") == 2
+    assert run("lab", "merge", files["a"], files["longer"], "--out", tmp_path / "e.arrow") == 2
     assert "was made with k=128, this with 64" in capsys.readouterr().err
-    assert run("merge", files["a"], tmp_path, "--out", tmp_path / "e.arrow") == 2
+    assert run("lab", "merge", files["a"], tmp_path, "--out", tmp_path / "e.arrow") == 2
     assert "is a folder, and other inputs are files; merge" in capsys.readouterr().err
     assert "fingerprint" in nearkin("info", files["a"]).stdout
 
@@ -44,7 +54,7 @@ def test_file_without_a_document_has_no_signatures(
 ) -> None:
     out = tmp_path / "docs.signatures.arrow"
     (tmp_path / "bad.jsonl").write_text('{"text": 1\nno JSON\n')
-    assert run("sketch", tmp_path / "bad.jsonl", "--out", out) == 3
+    assert run("lab", "sketch", tmp_path / "bad.jsonl", "--out", out) == 3
     assert "nothing was written" in capfd.readouterr().err
     assert not out.exists()
 
@@ -52,5 +62,5 @@ def test_file_without_a_document_has_no_signatures(
 def test_empty_file_has_an_empty_signature_file(tmp_path: Path) -> None:
     out = tmp_path / "docs.signatures.arrow"
     (tmp_path / "empty.jsonl").touch()
-    assert run("sketch", tmp_path / "empty.jsonl", "--out", out) == 0
+    assert run("lab", "sketch", tmp_path / "empty.jsonl", "--out", out) == 0
     assert not read_signatures(out).ids

@@ -72,10 +72,10 @@ def test_sketch_writes_the_signatures_of_a_signature_file(
 ) -> None:
     options = ("--id", "id", "--k", 4)
     feed(rows)
-    assert run("sketch", "-", *options, "--out", "-") == app.DONE
+    assert run("lab", "sketch", "-", *options, "--out", "-") == app.DONE
     written = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     feed(rows)
-    assert run("sketch", "-", *options, "--out", tmp_path / "x.arrow") == app.DONE
+    assert run("lab", "sketch", "-", *options, "--out", tmp_path / "x.arrow") == app.DONE
     expected = read_signatures(tmp_path / "x.arrow")
     assert [row["signature"] for row in written] == expected.signatures.tolist()
     assert {row["spec"] for row in written} == {expected.spec.fingerprint}

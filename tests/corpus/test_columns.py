@@ -23,7 +23,7 @@ from nearkin.runtime.progress import Silent
 from tests.corpus.samples import NEAR_TEXTS, write_table
 
 
-@pytest.mark.parametrize("command", ["sketch", "index build", "index add"])
+@pytest.mark.parametrize("command", ["lab sketch", "index build", "index add"])
 def test_commands_without_a_memory_bound_limit_the_size_of_documents(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,7 +35,9 @@ def test_commands_without_a_memory_bound_limit_the_size_of_documents(
         pq.write_table(table.slice(0, 1), tmp_path / "first.parquet")
         assert run(["index", "build", str(tmp_path / "first.parquet"), "--store", store]) == 0
         capsys.readouterr()
-    target = ["--out", str(tmp_path / "out.arrow")] if command == "sketch" else ["--store", store]
+    target = (
+        ["--out", str(tmp_path / "out.arrow")] if command == "lab sketch" else ["--store", store]
+    )
     memory = ["--memory", f"{LEAST_MEMORY >> 20}MiB"]
     assert run([*command.split(), str(tmp_path / "a.parquet"), *target, *memory, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rejected"] == 1

@@ -115,10 +115,10 @@ def test_rejection_of_all_rows_has_its_own_exit_code(
     (tmp_path / "a.jsonl").write_text("one\ntwo\n")
     (tmp_path / "a.parquet").write_text("not parquet")
     for name in ("a.jsonl", "a.parquet"):
-        for command in ("dedup", "pairs", "sketch"):
-            suffix = {"dedup": "", "pairs": ".parquet", "sketch": ".arrow"}[command]
-            out = tmp_path / f"{command}-of-{name.replace('.', '-')}{suffix}"
-            assert run_command(command, tmp_path / name, "--out", out) == 3, command
+        for command in ("dedup", "pairs", "lab sketch"):
+            suffix = {"dedup": "", "pairs": ".parquet", "lab sketch": ".arrow"}[command]
+            out = tmp_path / f"{command.split()[-1]}-of-{name.replace('.', '-')}{suffix}"
+            assert run_command(*command.split(), tmp_path / name, "--out", out) == 3, command
             assert "no document could be read" in capsys.readouterr().err
         out = tmp_path / f"dedup-of-{name.replace('.', '-')}"
         assert (out / "rejected.jsonl").read_text()

@@ -88,13 +88,13 @@ def test_name_that_is_not_utf8_is_escaped(
     assert "caf\\xe9" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("command", ["dedup", "pairs", "sketch"])
+@pytest.mark.parametrize("command", ["dedup", "pairs", "lab sketch"])
 def test_output_path_that_is_not_utf8_is_one_error_line(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.jsonl").write_text(lines_of(1))
     out = os.fsdecode(os.fsencode(tmp_path) + b"/out\xff")
-    assert app.run([command, str(tmp_path / "a.jsonl"), "--out", out]) == app.USAGE
+    assert app.run([*command.split(), str(tmp_path / "a.jsonl"), "--out", out]) == app.USAGE
     assert capsys.readouterr().err.endswith(
         "out\\xff cannot be an output: its path is not UTF-8; choose another --out\n"
     )

@@ -98,16 +98,16 @@ def test_skipped_paths_are_listed_with_the_reason(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["pairs", "sketch"])
+@pytest.mark.parametrize("command", ["pairs", "lab sketch"])
 def test_commands_over_files_warn_of_skipped_paths(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "in"
     (folder / ".hidden").mkdir(parents=True)
     (folder / "a.jsonl").write_text(lines_of(1, 2))
-    assert app.run([command, str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert app.run([*command.split(), str(folder), "--out", str(tmp_path / "out")]) == 0
     assert "warning: skipped" in capsys.readouterr().err
-    assert app.run([command, str(folder), "--hidden", "--out", str(tmp_path / "all")]) == 0
+    assert app.run([*command.split(), str(folder), "--hidden", "--out", str(tmp_path / "all")]) == 0
     assert "warning: skipped" not in capsys.readouterr().err
 
 

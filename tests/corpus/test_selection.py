@@ -140,8 +140,8 @@ def test_selection_is_an_option_of_commands_and_of_the_library(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--include", "*.csv", "--include", "*.jsonl", "--exclude", "old"]
-    for command, out in (("dedup", "out"), ("pairs", "p.parquet"), ("sketch", "s.arrow")):
-        assert run_command(command, folder, *options, "--out", tmp_path / out) == 0
+    for command, out in (("dedup", "out"), ("pairs", "p.parquet"), ("lab sketch", "s.arrow")):
+        assert run_command(*command.split(), folder, *options, "--out", tmp_path / out) == 0
         assert "Inputs: 2 .csv files, 1 .jsonl file, 3 skipped" in capsys.readouterr().err
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert [entry["name"] for entry in record["inputs"]] == ["a.csv", "b.jsonl", "sub/deep/c.csv"]

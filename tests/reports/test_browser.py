@@ -32,6 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     command(
         [
+            "lab",
             "synth",
             "--out",
             str(folder / "s"),

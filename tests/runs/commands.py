@@ -156,9 +156,9 @@ CASES: dict[str, list[str]] = {
     "split": ["split", "DOCS", "--out", "OUT", "--groups", "0.8,0.2"],
 }
 RESTARTED: dict[str, list[str]] = {
-    "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
-    "merge": ["merge", "SKETCH", "SKETCH", "--out", "OUT"],
-    "frequencies": ["frequencies", "DOCS", "--out", "OUT"],
+    "sketch": ["lab", "sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
+    "merge": ["lab", "merge", "SKETCH", "SKETCH", "--out", "OUT"],
+    "frequencies": ["lab", "frequencies", "DOCS", "--out", "OUT"],
 }
 """Commands that are not resumed but started again."""
 MADE: dict[str, list[str]] = {
@@ -215,5 +215,5 @@ def make_corpus(folder: Path) -> dict[str, str]:
     Path(names["DECISIONS"]).write_text(lines)
     saved = ["dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED]
     assert run([*saved, "--quiet"]) == 0
-    assert run(["sketch", names["DOCS"], "--out", names["SKETCH"], "--quiet"]) == 0
+    assert run(["lab", "sketch", names["DOCS"], "--out", names["SKETCH"], "--quiet"]) == 0
     return names

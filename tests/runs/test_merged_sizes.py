@@ -55,7 +55,7 @@ def test_sizes_over_runs_are_those_of_one_run_over_all(suffix: str, tmp_path: Pa
         folders.append(str(tmp_path / f"run{number}"))
         assert run(["dedup", str(path), *FLAGS, "--out", folders[-1]]) == 0
     merged_path = tmp_path / "sizes.parquet"
-    assert run(["merge", *folders, "--out", str(merged_path)]) == 0
+    assert run(["lab", "merge", *folders, "--out", str(merged_path)]) == 0
     whole = tmp_path / "all.parquet"
     pq.write_table(pa.concat_tables(tables), whole)
     assert run(["dedup", str(whole), *FLAGS, "--out", str(tmp_path / "one")]) == 0
@@ -64,7 +64,7 @@ def test_sizes_over_runs_are_those_of_one_run_over_all(suffix: str, tmp_path: Pa
         rows = pq.read_table(path).to_pylist()
         return {row["id"]: (row["cluster_size"], dict(row["cluster_sources"])) for row in rows}
 
-    assert run(["merge", *folders, "--out", str(tmp_path / "sizes.jsonl")]) == 0
+    assert run(["lab", "merge", *folders, "--out", str(tmp_path / "sizes.jsonl")]) == 0
     lines = [json.loads(line) for line in (tmp_path / "sizes.jsonl").read_text().splitlines()]
     merged = sizes_of(merged_path)
     assert {row["id"]: (row["cluster_size"], row["cluster_sources"]) for row in lines} == merged
@@ -104,7 +104,7 @@ def test_runs_that_cannot_be_merged_are_refused_before_anything_is_written(
 ) -> None:
     folders = finished_runs(tmp_path, *options)
     out = tmp_path / "sizes.parquet"
-    assert run(["merge", *folders, "--out", str(out)]) == 2
+    assert run(["lab", "merge", *folders, "--out", str(out)]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not out.exists()
 
@@ -113,11 +113,14 @@ def test_existing_file_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFix
     folders = finished_runs(tmp_path)
     out = tmp_path / "sizes.parquet"
     out.write_text("mine")
-    assert run(["merge", *folders, "--out", str(out)]) == 2
-    assert run(["merge", *folders, "--out", str(out), "--overwrite"]) == 2
+    assert run(["lab", "merge", *folders, "--out", str(out)]) == 2
+    assert run(["lab", "merge", *folders, "--out", str(out), "--overwrite"]) == 2
     assert out.read_text() == "mine"
     (tmp_path / "empty").mkdir()
-    assert run(["merge", str(tmp_path / "empty"), "--out", str(tmp_path / "other.parquet")]) == 2
+    assert (
+        run(["lab", "merge", str(tmp_path / "empty"), "--out", str(tmp_path / "other.parquet")])
+        == 2
+    )
     assert "is not the output of a run" in " ".join(capsys.readouterr().err.split())
 
 
@@ -131,7 +134,7 @@ def test_run_that_is_given_twice_is_refused(
     shutil.copytree(folders[0], copy)
     for repeated in (folders[0], f"{folders[0]}/", str(link), str(copy)):
         out = tmp_path / "sizes.parquet"
-        assert run(["merge", *folders, repeated, "--out", str(out)]) == 2
+        assert run(["lab", "merge", *folders, repeated, "--out", str(out)]) == 2
         message = " ".join(capsys.readouterr().err.split())
         assert "so that its documents would count twice; give each run once" in message
         assert not out.exists()
@@ -150,7 +153,7 @@ def test_sizes_that_do_not_add_up_to_the_documents_of_the_runs_are_refused(
     folder = tmp_path / "run"
     assert run(["dedup", str(path), *flags, "--out", str(folder)]) == 0
     out = tmp_path / "sizes.parquet"
-    assert run(["merge", str(folder), "--out", str(out)]) == 2
+    assert run(["lab", "merge", str(folder), "--out", str(out)]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "do not add up to the 3,001 documents of the runs" in message
     assert not out.exists()
@@ -173,7 +176,7 @@ def test_sources_that_are_not_those_of_a_cluster_are_refused(
     assert run(["dedup", str(path), *flags, "--out", str(folder)]) == 0
     out = tmp_path / "sizes.parquet"
     capsys.readouterr()
-    assert run(["merge", str(folder), "--out", str(out)]) == 2
+    assert run(["lab", "merge", str(folder), "--out", str(out)]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "of cluster_sources in a kept document does not add up to the 1 documents" in message
     assert not out.exists()

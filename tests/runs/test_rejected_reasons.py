@@ -60,7 +60,7 @@ def test_summary_report_and_record_name_the_reasons(
         ("pairs", "{rows}", "--out", "{out}/pairs.jsonl"),
         ("check", "{rows}", "{other}", "--max", "9"),
         ("split", "{rows}", "--groups", "0.5,0.5", "--out", "{out}/split"),
-        ("sketch", "{rows}", "--out", "{out}/s.arrow"),
+        ("lab", "sketch", "{rows}", "--out", "{out}/s.arrow"),
         ("passages", "{rows}", "--min", "8", "--out", "{out}/passages"),
         ("index", "build", "{rows}", "--store", "sqlite:///{out}/kin.db"),
     ],

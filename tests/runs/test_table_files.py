@@ -132,12 +132,12 @@ def test_other_suffixes_are_an_error_before_anything_is_written(
 def test_signatures_are_arrow_files_only(
     name: str, documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command("sketch", documents, "--out", tmp_path / name) == app.USAGE
+    assert run_command("lab", "sketch", documents, "--out", tmp_path / name) == app.USAGE
     assert ".arrow" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-@pytest.mark.parametrize("command", ["dedup", "pairs", "sketch"])
+@pytest.mark.parametrize("command", ["dedup", "pairs", "lab sketch"])
 @pytest.mark.parametrize("url", ["s3://bucket/x", "gs://bucket/x.parquet", "https://a.example/x"])
 def test_url_as_an_output_is_an_error_before_anything_is_written(
     command: str,
@@ -148,10 +148,10 @@ def test_url_as_an_output_is_an_error_before_anything_is_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = f"{url}.arrow" if command == "sketch" else url
+    out = f"{url}.arrow" if command == "lab sketch" else url
     if command == "pairs" and not out.endswith(".parquet"):
         out = f"{url}.parquet"
-    assert run_command(command, documents, "--out", out) == app.USAGE
+    assert run_command(*command.split(), documents, "--out", out) == app.USAGE
     assert "outputs are local, and this is a URL" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 

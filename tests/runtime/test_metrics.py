@@ -39,7 +39,7 @@ def test_run_audit_and_comparison_use_one_schema(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, out = str(tmp_path / "s"), str(tmp_path / "d")
-    command(["synth", "--out", corpus, "--documents", "3000", "--length", "fixed:600"])
+    command(["lab", "synth", "--out", corpus, "--documents", "3000", "--length", "fixed:600"])
     capsys.readouterr()
     options = ("--id", "id", "--bands", "13", "--rows", "7", "--save-signatures", "--out", out)
     summary = printed(capsys, "dedup", f"{corpus}/documents", *options)

@@ -267,7 +267,7 @@ def test_a_failed_count_of_shingles_leaves_nothing(docs: Path, tmp_path: Path) -
     commands = (
         ["dedup", "--threshold", "1.5"],
         ["pairs", "--relation", "nearness"],
-        ["sketch", "--k", "0"],
+        ["lab", "sketch", "--k", "0"],
     )
     for name, *wrong in commands:
         line = [name, str(docs), "--max-df", "0.5", "--out", str(tmp_path / "deep/out"), *wrong]
@@ -536,7 +536,10 @@ def test_merged_signatures_never_replace_an_input(
 ) -> None:
     sketch(docs, tmp_path / "a.arrow")
     before = everything_below(tmp_path)
-    assert command("merge", tmp_path / "a.arrow", "--out", tmp_path / "a.arrow", "--overwrite") == 2
+    assert (
+        command("lab", "merge", tmp_path / "a.arrow", "--out", tmp_path / "a.arrow", "--overwrite")
+        == 2
+    )
     assert "is an input" in capsys.readouterr().err
     assert everything_below(tmp_path) == before
 

@@ -92,7 +92,7 @@ def test_column_that_resembles_none_is_answered_by_a_list_of_columns(
     assert "no column 'text' (it has 'id', 'street', 'city'); choose one with --text" in message
 
 
-@pytest.mark.parametrize("line", [[], ["index"], ["token"], ["--no-config"]])
+@pytest.mark.parametrize("line", [[], ["index"], ["lab"], ["server", "token"], ["--no-config"]])
 def test_missing_command_is_named(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*line) == app.USAGE
     path = " ".join(["nearkin", *(word for word in line if not word.startswith("-"))])
@@ -119,8 +119,8 @@ COMMANDS = [
     (["shadow", "run", "--against", "treshold=0.7"], "threshold"),
     (["plan", "--docs", "1M", "--engine", "index", "--store", "sqlte"], "sqlite"),
     (["plan", "--docs", "1M", "--engine", "indx"], "index"),
-    (["synth", "--out", "out", "--format", "parket"], "parquet"),
-    (["synth", "--out", "out", "--edits", "subsitute=1"], "substitute"),
+    (["lab", "synth", "--out", "out", "--format", "parket"], "parquet"),
+    (["lab", "synth", "--out", "out", "--edits", "subsitute=1"], "substitute"),
     (["lab", "band"], "bands"),
 ]
 

@@ -180,6 +180,7 @@ def test_key_can_come_from_an_environment_variable(
     assert (
         run(
             [
+                "lab",
                 "sketch",
                 str(tmp_path / "docs.jsonl"),
                 "--key-file",
@@ -194,6 +195,7 @@ def test_key_can_come_from_an_environment_variable(
     assert (
         run(
             [
+                "lab",
                 "sketch",
                 str(tmp_path / "docs.jsonl"),
                 "--key-file",

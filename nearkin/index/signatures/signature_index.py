@@ -57,7 +57,7 @@ class _SearchSettings(TypedDict, total=False):
 def _read_settings(path: Path) -> tuple[_SearchSettings, bool]:
     """Returns the settings of a saved index, and whether its ids are numbers.
 
-    A file of `nearkin sketch` has no settings. No checksum covers them.
+    A file of `nearkin lab sketch` has no settings. No checksum covers them.
     """
     metadata = read_metadata(path).get(METADATA)
     saved: Any = json.loads(metadata) if metadata else {}
@@ -418,12 +418,12 @@ class SignatureIndex:
         resources: SpecResources = NO_RESOURCES,
         workers: int | None = None,
     ) -> Self:
-        """Returns the index of a file that `save` or `nearkin sketch` wrote.
+        """Returns the index of a file that `save` or `nearkin lab sketch` wrote.
 
         Args:
             path: File.
             threshold: Another threshold, from which the bands are derived again. The default is the
-                saved one, or 0.8 for a file of `nearkin sketch`.
+                saved one, or 0.8 for a file of `nearkin lab sketch`.
             resources: The hash key and the data that the Spec refers to. They are in no file.
             workers: Number of threads that sketch. By default, the cores that the process may use.
 

@@ -131,7 +131,7 @@ def write_contaminated_corpus(
     the template, and bytes.
     """
     corpus = ContaminatedCorpus(documents, items, seed)
-    with published_folder(out, "nearkin synth") as staged:
+    with published_folder(out, "nearkin lab synth") as staged:
         return _write_files(staged, corpus, advance)
 
 

@@ -295,7 +295,7 @@ def write_loss_corpus(
         "seed": seed,
         "text_bytes": sum(len(document.text) for document in corpus),
     }
-    with published_folder(Path(out), "nearkin synth") as staged:
+    with published_folder(Path(out), "nearkin lab synth") as staged:
         (staged / "documents").mkdir()
         table = pa.table({"id": ids, "text": texts})
         pq.write_table(table, staged / "documents" / "documents.parquet")

@@ -441,7 +441,7 @@ def synth(
     words = Vocabulary.from_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
     plan, generator = CorpusPlan(settings), TextGenerator(settings, words)
     threads = workers_or_cores(workers)
-    with published_folder(Path(out), "nearkin synth") as staged:
+    with published_folder(Path(out), "nearkin lab synth") as staged:
         (staged / "documents").mkdir()
         bytes_written = _write_documents(
             staged / "documents", plan, generator, threads, advance or (lambda _: None)

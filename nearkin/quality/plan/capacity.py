@@ -483,7 +483,8 @@ def _require_known_speed(workload: Workload, spec: Spec) -> None:
         if value is not None:
             raise UsageError(
                 f"{name_setting(name, value)} cannot be planned for measure {IDF_JACCARD}, whose "
-                "speed is not calibrated; leave it out, and measure the speed with nearkin sketch"
+                "speed is not calibrated; leave it out, and measure the speed with nearkin lab "
+                "sketch"
             )
 
 

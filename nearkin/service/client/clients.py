@@ -272,7 +272,7 @@ class Client:
 
     Args:
         url: The address of the server.
-        token: A token of `nearkin token create`. The default is the value of NEARKIN_TOKEN.
+        token: A token of `nearkin server token create`. The default is the value of NEARKIN_TOKEN.
         timeout: The maximum time of a single read or write, in seconds.
         retries: The rules for retries. `Retries(attempts=1)` turns them off.
         verify: Whether certificates are verified, or an SSL context for it.

@@ -160,7 +160,7 @@ def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
     if not allow_anonymous and not len(tokens):
         raise UsageError(
             f"other machines can reach {settings.host}, and {settings.tokens} has no token; "
-            f"create a token with nearkin token "
+            f"create a token with nearkin server token "
             "create NAME --rights admin, or pass --allow-anonymous"
         )
     return tokens, allow_anonymous

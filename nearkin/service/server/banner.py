@@ -14,7 +14,7 @@ def format_banner(
     address = f"{scheme}://{host}:{port}"
     stores = ", ".join(recorded_url(url) for url in settings.urls)
     if is_open and settings.is_local:
-        access = "everybody on this machine; create a token with nearkin token create NAME"
+        access = "everybody on this machine; create a token with nearkin server token create NAME"
     elif is_open:
         access = "everybody who reaches the address, because of --allow-anonymous"
     else:

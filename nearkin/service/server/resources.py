@@ -196,7 +196,7 @@ def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings
         raise UsageError(
             f"{index.url} was served with tokens before, but {tokens.path} does not exist; "
             f"name the file with --tokens, "
-            f"create a token with nearkin token create NAME --file {tokens.path}, or pass "
+            f"create a token with nearkin server token create NAME --file {tokens.path}, or pass "
             f"--allow-anonymous"
         )
 

@@ -64,7 +64,7 @@ class ServerFields(BaseModel):
     )
     tokens: Path = Field(
         Path("nearkin-tokens.json"),
-        description="File of hashed tokens, which `nearkin token` writes.",
+        description="File of hashed tokens, which `nearkin server token` writes.",
     )
     allow_anonymous: bool = Field(
         False, description="Serve other machines without requiring a token."

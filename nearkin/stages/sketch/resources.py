@@ -366,8 +366,8 @@ class SpecResources:
         if spec.measure == IDF_JACCARD and spec.frequencies is None:
             raise UsageError(
                 f"measure {IDF_JACCARD} needs document frequencies, and none are given; count them "
-                "with nearkin.frequencies or nearkin frequencies, or take frequencies.arrow of a "
-                "run with this measure"
+                "with nearkin.frequencies or nearkin lab frequencies, or take frequencies.arrow of "
+                "a run with this measure"
             )
         return require_table(self.frequencies, spec.frequencies, "document frequencies")
 

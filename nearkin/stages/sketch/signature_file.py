@@ -201,7 +201,8 @@ def _spec_of(path: Path, schema: pa.Schema) -> Spec:
     metadata = schema.metadata or {}
     if SPEC not in metadata:
         raise UsageError(
-            f"{path} is an Arrow file without a Spec; signature files are written by nearkin sketch"
+            f"{path} is an Arrow file without a Spec; signature files are written by nearkin lab "
+            "sketch"
         )
     version = metadata.get(VERSION, b"").decode()
     if version not in map(str, FORMAT_VERSIONS):

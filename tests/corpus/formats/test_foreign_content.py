@@ -28,8 +28,10 @@ def test_content_of_another_format_is_an_error(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(FOREIGN[name])
-    for command in ("dedup", "pairs", "sketch"):
-        assert run_command(command, tmp_path / name, "--out", tmp_path / "out") == app.USAGE
+    for command in ("dedup", "pairs", "lab sketch"):
+        assert (
+            run_command(*command.split(), tmp_path / name, "--out", tmp_path / "out") == app.USAGE
+        )
         message = capsys.readouterr().err
         assert f"cannot read {tmp_path / name}: it holds " in message
         assert "nearkin reads .parquet" in message

@@ -190,6 +190,8 @@ def test_every_command_reads_lines(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["documents"] == 60
     assert run("index", "add", other, "--lines", "--store", store, "--json") == app.DONE
     assert json.loads(capsys.readouterr().out)["documents"] == 2
-    assert run("sketch", path, "--lines", "--out", tmp_path / "s.arrow", "--quiet") == app.DONE
+    assert (
+        run("lab", "sketch", path, "--lines", "--out", tmp_path / "s.arrow", "--quiet") == app.DONE
+    )
     assert pa.ipc.open_file(tmp_path / "s.arrow").read_all().num_rows == 60
     assert run("tune", path, "--lines", "--threshold", 0.7) == app.DONE

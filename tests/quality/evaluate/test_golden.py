@@ -269,7 +269,7 @@ def test_labels_under_another_name_are_refused(values: str, tmp_path: Path) -> N
 def test_eval_command_scores_runs_and_grids(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["synth", "--documents", "400", "--out", str(tmp_path / "c")]) == 0
+    assert run(["lab", "synth", "--documents", "400", "--out", str(tmp_path / "c")]) == 0
     truth = pq.read_table(tmp_path / "c" / "truth.parquet").to_pylist()
     rows = [f"{r['id_a']},{r['id_b']}" for r in truth if r["similarity"] >= 0.8]
     (tmp_path / "golden.csv").write_text("id_a,id_b\n" + "\n".join(rows) + "\n")

@@ -17,7 +17,9 @@ from nearkin.runtime.progress import Silent
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a banded run with signatures over a corpus with known truth."""
     folder = tmp_path_factory.mktemp("shadow")
-    command(["synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:500"])
+    command(
+        ["lab", "synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:500"]
+    )
     line = [
         "dedup",
         str(folder / "s" / "documents"),

@@ -77,7 +77,7 @@ def test_losses_are_counted_by_the_document_that_is_kept() -> None:
 
 def test_a_corpus_is_written_with_its_truth(tmp_path: Path) -> None:
     out = tmp_path / "forms"
-    assert run(["synth", "--losses", "forms", "--documents", "12", "--out", str(out)]) == 0
+    assert run(["lab", "synth", "--losses", "forms", "--documents", "12", "--out", str(out)]) == 0
     truth = pq.read_table(out / "truth.parquet")
     documents = pq.read_table(out / "documents")
     corpus = make_loss_corpus(LossKind.FORMS, 12)
@@ -95,7 +95,7 @@ def test_unknown_kinds_and_too_few_documents_are_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
-    assert run(["synth", "--losses", "form", "--out", out]) == 2
+    assert run(["lab", "synth", "--losses", "form", "--out", out]) == 2
     assert "did you mean 'forms'?" in capfd.readouterr().err
     with pytest.raises(UsageError, match="too few for a family of 5"):
         write_loss_corpus(out, LossKind.FORMS, 4)

@@ -101,7 +101,7 @@ def test_plan_of_a_corpus_predicts_the_candidates_of_a_run(
 ) -> None:
     """The hash functions of a run decide which frequent words meet, by about a factor of 1.5."""
     made = ["--documents", "600", "--length", "fixed:3000"]
-    command(["synth", "--out", str(tmp_path / "s"), *made])
+    command(["lab", "synth", "--out", str(tmp_path / "s"), *made])
     corpus = str(tmp_path / "s" / "documents")
     bands = ["--bands", "20", "--rows", "3", "--threshold", "0.6", "--shingle", "words:1"]
     capfd.readouterr()

@@ -135,7 +135,18 @@ def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
 
 
 def test_dedup_runs_with_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command(["synth", "--out", str(tmp_path / "s"), "--documents", "5200", "--length", "fixed:300"])
+    command(
+        [
+            "lab",
+            "synth",
+            "--out",
+            str(tmp_path / "s"),
+            "--documents",
+            "5200",
+            "--length",
+            "fixed:300",
+        ]
+    )
     path, corpus = tmp_path / "plan.json", str(tmp_path / "s" / "documents")
     line = [
         "plan",

@@ -539,7 +539,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     folder = tmp_path_factory.mktemp("served")
     made = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(made):
-        assert app.run(["token", "create", "feed", "--scopes", "default", "--rights", "write"]) == 0
+        assert (
+            app.run(
+                ["server", "token", "create", "feed", "--scopes", "default", "--rights", "write"]
+            )
+            == 0
+        )
     with nearkin_server(folder, "--store", "memory://") as address:
         yield address, made.getvalue().split()[-1]
 

@@ -158,7 +158,7 @@ def test_tokens_are_created_listed_and_revoked_by_commands(
     monkeypatch.chdir(tmp_path)
 
     def run_token(*words: str) -> tuple[int, str, str]:
-        code = run(["token", *words])
+        code = run(["server", "token", *words])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 

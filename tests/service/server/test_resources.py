@@ -43,7 +43,7 @@ def test_server_in_another_folder_requires_tokens(
     for folder in (home, elsewhere):
         folder.mkdir()
     monkeypatch.chdir(home)
-    assert run(["token", "create", "one"]) == 0
+    assert run(["server", "token", "create", "one"]) == 0
     store = ("--store", f"sqlite:///{tmp_path}/kin.db", "--no-keyed")
     with server(home, *store):
         pass

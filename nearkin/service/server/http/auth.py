@@ -13,7 +13,9 @@ from nearkin.service.server.http.rates import RateLimiter, parse_rate
 from nearkin.service.server.http.tokens import LOCAL_PRINCIPAL, Principal, TokenFile
 from nearkin.service.server.settings import ServerSettings
 
-BEARER = HTTPBearer(auto_error=False, description="A token created with `nearkin token create`.")
+BEARER = HTTPBearer(
+    auto_error=False, description="A token created with `nearkin server token create`."
+)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
@@ -69,7 +71,8 @@ class Authenticator:
                 )
         raise ProblemError(
             "unauthenticated",
-            "send the header Authorization: Bearer TOKEN; create a token with nearkin token create",
+            "send the header Authorization: Bearer TOKEN; create a token with nearkin server token "
+            "create",
         )
 
     async def admit_unauthenticated(self, source: str) -> None:
@@ -166,13 +169,14 @@ def reject_cross_origin(request: Request) -> None:
             "forbidden",
             (
                 "a server without tokens accepts only requests to localhost; create a token with "
-                "nearkin token create"
+                "nearkin server token create"
             ),
         )
     origin = request.headers.get("origin")
     if origin is not None and origin_host(origin) != host:
         raise ProblemError(
-            "forbidden", "cross-origin request rejected; create a token with nearkin token create"
+            "forbidden",
+            "cross-origin request rejected; create a token with nearkin server token create",
         )
 
 

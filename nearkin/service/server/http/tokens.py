@@ -134,8 +134,8 @@ class TokenFile:
             self._tokens = {row["name"]: (row["hash"], _principal_from_row(row)) for row in rows}
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{self.path} is not a file of tokens: it does not hold what nearkin token create "
-                "writes; restore it, or move it away and create new tokens"
+                f"{self.path} is not a file of tokens: it does not hold what nearkin server token "
+                "create writes; restore it, or move it away and create new tokens"
             ) from error
         self._stamp = stamp
 

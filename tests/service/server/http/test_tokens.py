@@ -84,7 +84,7 @@ def test_malformed_principal_is_rejected(tmp_path: Path, principal: Principal) -
 
 def test_damaged_tokens_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{")
-    with pytest.raises(UsageError, match="nearkin token create"):
+    with pytest.raises(UsageError, match="nearkin server token create"):
         TokenFile(tmp_path / "t.json")
 
 

@@ -1,4 +1,4 @@
-"""`nearkin lab`."""
+"""`nearkin lab bands`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,19 +18,13 @@ if TYPE_CHECKING:
 
     from nearkin.quality.lab.experiment import BandSettings, Experiment
 
-NAMES = ("bands",)
-"""The names of the experiments."""
-
 
 @with_option_groups
-def lab(
+def bands(
     *,
     given: GivenOptions,
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
-    name: Annotated[
-        str, typer.Argument(help="Name of the experiment: bands, a table of bands and rows.")
-    ] = "bands",
     inputs: Annotated[
         list[str] | None,
         typer.Argument(help="Files of up to 10,000 documents, which replace the generated corpus."),
@@ -88,7 +82,6 @@ def lab(
 
         nearkin lab bands --largest 1000 --json
     """  # noqa: E501
-    from nearkin.errors import UsageError
     from nearkin.quality.lab.experiment import (
         SIZES,
         BandSettings,
@@ -96,13 +89,8 @@ def lab(
         parse_bandings,
         run_experiment,
     )
-    from nearkin.runtime.suggestions import did_you_mean
     from nearkin.settings.spec import parse_shingle
 
-    if name not in NAMES:
-        raise UsageError(
-            f"unknown experiment {name!r}; the only experiment is bands{did_you_mean(name, NAMES)}"
-        )
     settings = BandSettings(parse_bandings(bands_rows), threshold, parse_shingle(shingle))
     if inputs:
         generating = ("documents", "words", "similar_pairs", "seed", "largest")
