@@ -11,7 +11,14 @@ from nearkin.cli import options as o
 from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.printing import (
+    print_inputs,
+    print_json,
+    print_main_warnings,
+    print_next,
+    repeat_command,
+    require_documents,
+)
 from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 TOO_MANY_PAIRS = 3
 """The exit code if there are more pairs than allowed."""
-SHOWN_PAIRS = 10
+SHOWN_PAIRS = 3
 """The number of pairs that are listed on a terminal."""
 COMMON_OPTIONS = (
     "most_pairs",
@@ -114,7 +121,7 @@ def check(
         write_pairs_file(
             out, result.pairs.arrow, result.request, result.missing, readers, overwrite=overwrite
         )
-    print_warnings(result.warnings)
+    print_main_warnings(result.warnings)
     passes = len(result) <= most_pairs
     if json:
         facts = {
@@ -136,6 +143,8 @@ def check(
             print_inputs(account)
             print_pairs(result, out)
         print_outcome(result, most_pairs)
+        if len(result) > SHOWN_PAIRS and out is None and not quiet:
+            print_next(repeat_command("--out", "leaks.csv"))
     require_documents(sum(result.documents), result.rejected, "nearkin dedup lists the reasons")
     if not passes:
         raise typer.Exit(TOO_MANY_PAIRS)
@@ -146,10 +155,10 @@ def print_pairs(result: "CheckResult", out: Path | None) -> None:
     count = len(result)
     for row in result.pairs.arrow.slice(0, SHOWN_PAIRS).to_pylist():
         similarity = format_similarity(row["similarity"])
-        print_line(f"{similarity}  {row['id_a']!r}  {row['id_b']!r}")
+        print_line(f"similarity {similarity}  {row['id_a']!r}  {row['id_b']!r}")
     if count > SHOWN_PAIRS:
-        place = "--out writes all of them" if out is None else f"all of them are in {out}"
-        print_line(f"… and {count - SHOWN_PAIRS:,} more; {place}")
+        place = "" if out is None else f"; all of them are in {out}"
+        print_line(f"… and {count - SHOWN_PAIRS:,} more{place}")
 
 
 def print_outcome(result: "CheckResult", most_pairs: int) -> None:

@@ -11,7 +11,7 @@ from nearkin.cli import options as o
 from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.cli.printing import print_brief, print_json, require_documents
+from nearkin.cli.printing import print_brief, print_json, repeat_command, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.number_range import SHARE
@@ -235,8 +235,15 @@ def decontaminate(
 
         from nearkin.reports.terminal.decontamination import print_decontamination
 
+        found_only = "cuts" not in summary.counts and "documents_removed" not in summary.counts
+        remove = repeat_command("--action", "drop", *(() if overwrite else ("--overwrite",)))
         print_decontamination(
-            summary.counts, summary.suites, summary.warnings, out, Console(stderr=True)
+            summary.counts,
+            summary.suites,
+            summary.warnings,
+            out,
+            Console(stderr=True),
+            remove if found_only and summary.counts["contaminated_documents"] else (),
         )
     counts = summary.counts
     require_documents(counts["documents"], counts["rejected"], f"see {out / 'rejected.jsonl'}")

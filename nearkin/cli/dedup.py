@@ -258,9 +258,8 @@ def dedup(
         is_brief=output.quiet,
         can_explain=not standard.reads,
         lists_files=not standard.writes,
+        kept_file=None if kept_file is None else standard.name_output(output.out),
     )
-    if kept_file is not None and not output.json and not output.quiet:
-        print_line(f"kept documents in {standard.name_output(output.out)}")
     print_warnings(file_warnings)
     counts = record.counts
     rejected = counts["rejected"]
@@ -322,6 +321,7 @@ def print_run(
     is_brief: bool = False,
     can_explain: bool = True,
     lists_files: bool = True,
+    kept_file: str | None = None,
 ) -> None:
     """Prints the result of a run."""
     if as_json:
@@ -330,12 +330,16 @@ def print_run(
     from nearkin.reports.files import read_report
 
     report = read_report(out)
+    listed = out if lists_files else None
     if is_brief:
-        print_brief(report.headline, report.all_warnings)
+        from nearkin.reports.terminal.summary import place_of_warnings
+
+        print_brief(report.headline, report.all_warnings, place_of_warnings(listed))
         return
     from rich.console import Console
 
     from nearkin.reports.terminal.summary import print_summary
 
-    listed = out if lists_files else None
-    print_summary(report, Console(stderr=True), listed, can_explain=can_explain)
+    print_summary(
+        report, Console(stderr=True), listed, can_explain=can_explain, kept_file=kept_file
+    )

@@ -102,4 +102,6 @@ def _print_clusters(out: Path, top: int) -> None:
     from nearkin.reports.files import read_report
     from nearkin.reports.terminal.clusters import print_clusters
 
-    print_clusters(read_report(out), Console(), top)
+    console = Console()
+    print_clusters(read_report(out), console, top)
+    console.print()

@@ -10,7 +10,7 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.printing import print_inputs, print_json, print_main_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
@@ -130,7 +130,7 @@ def pairs(
         )
         job = make_job(inputs, resolved, reading, output, resume=resume)
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
-    print_warnings(summary.warnings)
+    print_main_warnings(summary.warnings)
     if output.json:
         print_json(summary.to_json())
     else:

@@ -1,7 +1,7 @@
 """The output of commands: summaries, warnings and JSON."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -38,10 +38,53 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_line(f"nearkin: warning: {warning}")
 
 
-def print_brief(headline: str, warnings: Iterable[str]) -> None:
-    """Writes the result of a command with --quiet on standard error: its warnings and one line."""
-    print_warnings(warnings)
+def print_main_warnings(warnings: Sequence[str]) -> None:
+    """Writes the rejected rows and the most important warning on standard error.
+
+    Args:
+        warnings: All warnings, the most important ones first. The JSON of the command has them.
+    """
+    from nearkin.reports.terminal.summary_lines import choose_warnings
+
+    print_warnings(choose_warnings(warnings))
+
+
+def repeat_command(*options: str) -> list[str]:
+    """Returns the words of the command that runs with further options.
+
+    Nothing is returned for a command line with a password, which is not shown.
+    """
+    from nearkin.cli.command_line import ARGUMENTS
+    from nearkin.corpus.file_names import hide_password
+
+    arguments = ARGUMENTS.get()
+    if not arguments or any(hide_password(word) != word for word in arguments):
+        return []
+    # A repeated option counts for its last value.
+    return ["nearkin", *arguments, *options]
+
+
+def print_brief(headline: str, warnings: Sequence[str], more: str | None = None) -> None:
+    """Writes the result of a command with --quiet on standard error: one warning and one line.
+
+    Args:
+        headline: The result in a sentence.
+        warnings: All warnings, the most important ones first.
+        more: Place of the other warnings, for example `in deduped/report.html`. By default in the
+            JSON of the command.
+    """
+    from nearkin.reports.terminal.summary_lines import WITH_JSON, choose_warning
+
+    print_warnings(choose_warning(warnings, more or WITH_JSON))
     print_line(f"{headline}")
+
+
+def print_next(command: Sequence[str]) -> None:
+    """Writes the command to run next on standard error, in one line that can be pasted."""
+    from nearkin.runtime.shell_quoting import join_command
+
+    if command:
+        print_line(f"Next: {join_command(command)}")
 
 
 def print_inputs(account: str) -> None:

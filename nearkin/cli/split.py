@@ -11,7 +11,7 @@ from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.printing import print_inputs, print_json, print_main_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
@@ -120,7 +120,7 @@ def split(
         )
         job = make_job(inputs, resolved, reading, output, resume=resume)
         record = run_split(job, parsed, progress)
-    print_warnings(record["warnings"])
+    print_main_warnings(record["warnings"])
     if output.json:
         print_json({**record, "out": str(out)})
     else:

@@ -44,7 +44,7 @@ from nearkin.reports.model import (
     SourceCount,
     StageSeconds,
 )
-from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_run
 from nearkin.reports.similarity_bins import Histogram
 from nearkin.reports.whatif import evaluate_thresholds
 from nearkin.runtime.arrow_portions import iterate_portions
@@ -132,7 +132,6 @@ def collect_report(
 def _list_warnings(run: Run, doubtful: DoubtfulRemovals | None) -> tuple[str, ...]:
     doubt = doubt_removals(run.stats, run.options.removal_limits)
     warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
-    warnings += warn_of_run(run)
     if doubtful is not None and (warning := doubtful.warn()):
         warnings.append(warning)
     columns = run.documents().carried
@@ -141,7 +140,7 @@ def _list_warnings(run: Run, doubtful: DoubtfulRemovals | None) -> tuple[str, ..
         for name in run.columns.carried_columns
         if len(columns) and columns[name].null_count == len(columns)
     ]
-    return (*warnings, *warn_of_inputs(run.corpus, run.columns))
+    return (*warnings, *warn_of_run(run))
 
 
 def _count_cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:

@@ -574,7 +574,10 @@ class ReportData:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The warnings of the run, of sources that lose nearly all rows, and of leaking splits."""
+        """The warnings of leaking splits, of the run, and of sources that lose nearly all rows.
+
+        The most important ones come first, see `nearkin.reports.run_warnings.warn_of_run`.
+        """
         losing_sources = (
             f"the source {source.source or '(empty)'} lost {source.removed:,} of {source.read:,} "
             f"documents ({format_percent(source.share)})"
@@ -582,7 +585,7 @@ class ReportData:
             if source.share > NOTABLE_LOSS
         )
         leaking_splits = _leakage_warnings(self.leakage) if self.leakage else ()
-        return (*self.warnings, *losing_sources, *leaking_splits)
+        return (*leaking_splits, *self.warnings, *losing_sources)
 
     @property
     def total_seconds(self) -> float:

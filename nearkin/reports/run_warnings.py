@@ -49,13 +49,107 @@ independent ones."""
 
 
 def warn_of_run(run: "Run") -> list[str]:
-    """Returns the warnings that follow from the settings of a run and its statistics."""
-    warnings = []
-    options = run.options
+    """Returns the warnings about a finished run, the most important ones first.
+
+    Every list of warnings has this order, and a summary on a terminal shows only the first one:
+    rows that were not read or not compared, settings without effect, duplicates that are missing,
+    settings that do not fit the documents, and remarks. What doubts the whole result, for example
+    too many removals, precedes them all.
+    """
+    if run.recorded(Stage.CONTAINMENT):
+        # Containment has no bands.
+        return [
+            *_warn_of_rejected_rows(run),
+            *warn_of_inputs(run.corpus, run.columns),
+            *warn_of_missing_pairs(run),
+        ]
+    return [
+        *_warn_of_rejected_rows(run),
+        *warn_of_reference(run),
+        *warn_of_inputs(run.corpus, run.columns),
+        *_warn_of_columns(run),
+        *warn_of_decisions(run),
+        *warn_of_missing_pairs(run),
+        *warn_of_duplicates_left(run),
+        *warn_of_recall(run),
+        *_warn_of_banding(run),
+        *warn_of_short_documents(run),
+        *_warn_of_choice(run),
+        *warn_of_fingerprints(run),
+        *_warn_of_documents(run),
+        *warn_of_preset(run),
+        *_warn_of_workers(run),
+    ]
+
+
+def _warn_of_rejected_rows(run: "Run") -> list[str]:
     sketch = run.recorded("sketch")
     # The record of a run of an earlier version has no reasons.
-    if reasons := sketch.get("rejected_reasons"):
-        warnings += warn_of_rejections(sketch["rejected"], reasons)
+    reasons = sketch.get("rejected_reasons")
+    return warn_of_rejections(sketch["rejected"], reasons) if reasons else []
+
+
+def _warn_of_columns(run: "Run") -> list[str]:
+    """Returns warnings about columns without values, which have no effect."""
+    options = run.options
+    grouping = run.recorded("collapse")
+    warnings = []
+    for column in grouping.get("without_values") or ():
+        setting = "url" if column == options.url else "same"
+        warnings.append(
+            f"no document has a value in column {column!r}, so {name_setting(setting, column)} has "
+            "no effect; check the column"
+        )
+    if without_source := grouping.get("without_source"):
+        warnings.append(
+            f"{without_source:,} documents have no value in column {options.across!r}; they are a "
+            "source of their own, so they are compared with all documents that have one"
+        )
+    without_block = grouping.get("without_block")
+    if without_block and options.bands_by_block:
+        warnings.append(
+            f"{without_block:,} documents have no value in column {options.block_by!r}, so they "
+            f"are compared with no other; {name_setting('missing_block', 'all')} compares them "
+            "with all"
+        )
+    return warnings
+
+
+def _warn_of_banding(run: "Run") -> list[str]:
+    """Returns warnings about bands that find fewer pairs than requested, and about estimates."""
+    options = run.options
+    warnings = []
+    lowest = None if run.brute_force else min(run.bandings, key=lambda banding: banding.recall)
+    if lowest is not None and lowest.recall < options.recall:
+        warnings.append(
+            f"{lowest.bands} bands of {lowest.rows} rows reach a recall of "
+            f"{lowest.recall:.3f} at the threshold, less than the requested {options.recall}; "
+            f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
+        )
+    if not run.brute_force and options.verify != "exact":
+        warnings.append(
+            f"similarities are estimates (verify={options.verify}); use "
+            f"{name_setting('verify', 'exact')} to verify them"
+        )
+    if run.compares_all_for_recall:
+        documents = run.recorded("sketch")["documents"]
+        warnings.append(
+            f"no bands of {options.spec.k} signs reach the recall {options.recall:g} at threshold "
+            f"{options.threshold:g}, so all {documents * (documents - 1) // 2:,} pairs of "
+            f"{documents:,} documents were compared; a corpus of more than 10,000 documents needs "
+            f"a higher {name_setting('k')} or threshold"
+        )
+    return warnings
+
+
+def _warn_of_choice(run: "Run") -> list[str]:
+    return list(run.chosen.warnings) if run.chosen is not None and run.chosen.is_default else []
+
+
+def _warn_of_documents(run: "Run") -> list[str]:
+    """Returns warnings about documents without vectors, shingles or dates, and with equal ids."""
+    options = run.options
+    warnings = []
     second = run.recorded("then")
     if second and second["rejected"]:
         warnings.append(
@@ -67,26 +161,6 @@ def warn_of_run(run: "Run") -> list[str]:
             f"the frequency cut removes all shingles of {all_cut:,} documents; only their exact "
             "duplicates are removed"
         )
-    if without_source := run.recorded("collapse").get("without_source"):
-        warnings.append(
-            f"{without_source:,} documents have no value in column {options.across!r}; they are a "
-            "source of their own, so they are compared with all documents that have one"
-        )
-    without_block = run.recorded("collapse").get("without_block")
-    if without_block and options.bands_by_block:
-        warnings.append(
-            f"{without_block:,} documents have no value in column {options.block_by!r}, so they "
-            f"are compared with no other; {name_setting('missing_block', 'all')} compares them "
-            "with all"
-        )
-    for column in run.recorded("collapse").get("without_values") or ():
-        setting = "url" if column == options.url else "same"
-        warnings.append(
-            f"no document has a value in column {column!r}, so {name_setting(setting, column)} has "
-            "no effect; check the column"
-        )
-    warnings += warn_of_fingerprints(run)
-    warnings += warn_of_decisions(run)
     unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
     for column, unreadable in unreadable_dates.items():
         if unreadable:
@@ -98,46 +172,24 @@ def warn_of_run(run: "Run") -> list[str]:
                 "2024-05-01T10:30:00+02:00 or seconds since 1970"
             )
     # The ids of a check are those that documents have in their own input.
-    repeated = sketch.get("repeated_ids")
+    repeated = run.recorded("sketch").get("repeated_ids")
     if repeated and options.across != BETWEEN_INPUTS:
         warnings.append(
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "
             "of these ids"
         )
-    warnings += warn_of_reference(run)
-    warnings += warn_of_preset(run)
-    warnings += warn_of_short_documents(run)
-    if run.chosen is not None and run.chosen.is_default:
-        warnings += run.chosen.warnings
-    if run.compares_all_for_recall:
-        documents = sketch["documents"]
-        warnings.append(
-            f"no bands of {options.spec.k} signs reach the recall {options.recall:g} at threshold "
-            f"{options.threshold:g}, so all {documents * (documents - 1) // 2:,} pairs of "
-            f"{documents:,} documents were compared; a corpus of more than 10,000 documents needs "
-            f"a higher {name_setting('k')} or threshold"
-        )
-    if not run.brute_force and options.verify != "exact":
-        warnings.append(
-            f"similarities are estimates (verify={options.verify}); use "
-            f"{name_setting('verify', 'exact')} to verify them"
-        )
-    lowest = None if run.brute_force else min(run.bandings, key=lambda banding: banding.recall)
-    if lowest is not None and lowest.recall < options.recall:
-        warnings.append(
-            f"{lowest.bands} bands of {lowest.rows} rows reach a recall of "
-            f"{lowest.recall:.3f} at the threshold, less than the requested {options.recall}; "
-            f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
-        )
-    warnings += warn_of_duplicates_left(run)
-    warnings += warn_of_recall(run)
-    if limited := sketch.get("workers_limited"):
-        requested, used = limited
-        warnings.append(
-            f"{used} of the requested {requested} workers ran, because {name_setting('memory')} "
-            f"({options.memory:,} bytes) has no room for more; raise it to use more"
-        )
     return warnings
+
+
+def _warn_of_workers(run: "Run") -> list[str]:
+    limited = run.recorded("sketch").get("workers_limited")
+    if not limited:
+        return []
+    requested, used = limited
+    return [
+        f"{used} of the requested {requested} workers ran, because {name_setting('memory')} "
+        f"({run.options.memory:,} bytes) has no room for more; raise it to use more"
+    ]
 
 
 def warn_of_fingerprints(run: "Run") -> list[str]:
@@ -315,7 +367,7 @@ def warn_of_recall(run: "Run") -> list[str]:
 def warn_of_missing_pairs(run: "Run") -> list[str]:
     """Returns a warning if a run that lists pairs lacks some, because of its pair budget."""
     recorded = run.recorded(Stage.MISSING_PAIRS)
-    if not recorded:
+    if not recorded or run.recorded(Stage.CLUSTER):
         return []
     missing = MissingPairsStats.from_dict(recorded)
     budget = run.options.pair_budget or 0

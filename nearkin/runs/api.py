@@ -28,8 +28,6 @@ from nearkin.reports.files import read_report, write_page
 from nearkin.reports.page import render_page
 from nearkin.reports.run_warnings import (
     log_warnings,
-    warn_of_inputs,
-    warn_of_missing_pairs,
     warn_of_run,
 )
 from nearkin.runs.check import check_inputs, require_checkable
@@ -289,10 +287,7 @@ def pairs(
         parsed = Relation(relation)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
-    warnings = warn_of_inputs(run.corpus, run.columns)
-    if parsed == Relation.SIMILARITY:
-        warnings += warn_of_run(run)
-    warnings += warn_of_missing_pairs(run)
+    warnings = warn_of_run(run)
     log_warnings(warnings)
     result = PairsResult.from_run(run, table, found_pairs.copies, tuple(warnings))
     finished.folder.remove()

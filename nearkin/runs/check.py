@@ -20,7 +20,7 @@ from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.result_tables import pairs_schema, rows_of_batch
 from nearkin.engine.run import Run
 from nearkin.errors import UsageError
-from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_run
 from nearkin.runs.pairs import with_pair_budget
 from nearkin.runs.results import CheckResult, ResultTable
 from nearkin.runtime.setting_names import name_setting
@@ -133,8 +133,6 @@ def check_inputs(run: Run, inputs: TwoInputs) -> CheckResult:
     for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
         packed = np.asarray(scored.pairs[start : start + PAIRS_PER_BATCH])
         has_pair[np.concatenate(unpack_pairs(packed))] = True
-    warnings = warn_of_inputs(run.corpus, run.columns)
-    warnings += (*warn_of_run(run), *warn_of_missing_pairs(run))
     parameters = dict(run.options.parameters())
     del parameters["across"]
     return CheckResult(
@@ -146,7 +144,7 @@ def check_inputs(run: Run, inputs: TwoInputs) -> CheckResult:
         ),
         rejected=run.sketch_stats.rejected,
         missing=missing,
-        warnings=tuple(warnings),
+        warnings=tuple(warn_of_run(run)),
         request={
             "command": "check",
             "spec": json.loads(run.options.spec.to_json()),

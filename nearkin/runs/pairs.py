@@ -31,7 +31,7 @@ from nearkin.engine.run import Run
 from nearkin.engine.stats import CollapseStats, MissingPairsStats, Stage, StageRecords
 from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
-from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import require_file_output
@@ -267,10 +267,7 @@ def run_pairs(
         set_readers(staged, job.readers)
         claim.publish_file(staged)
         stages = work.manifest["stages"]
-        warnings = warn_of_inputs(corpus, job.columns)
-        if parsed == Relation.SIMILARITY:
-            warnings += warn_of_run(run)
-        warnings += warn_of_missing_pairs(run)
+        warnings = warn_of_run(run)
     return PairsSummary(
         out=job.out,
         pairs=rows,

@@ -496,7 +496,7 @@ class DedupResult(TableResult):
         """Sentences about the result, for example that most texts are short."""
         run = self._open[0].run
         doubts = () if self._doubt is None else (self._doubt,)
-        return (*doubts, *warn_of_run(run), *warn_of_inputs(run.corpus, run.columns))
+        return (*doubts, *warn_of_run(run))
 
     @cached_property
     def statistics(self) -> dict[str, int]:

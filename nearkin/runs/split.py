@@ -21,7 +21,7 @@ from nearkin.engine.sketching import REJECTED
 from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
-from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_run
 from nearkin.runs.checkpoint import open_work_folder
 from nearkin.runs.document_output import known_documents
 from nearkin.runs.folder_result import begin_result, publish_result
@@ -91,9 +91,7 @@ def execute_split(run: Run, groups: SplitGroups) -> FinishedSplit:
     run.options = with_pair_budget(replace(run.options, same=None, url=None))
     split = split_documents(run, groups, columns)
     estimate_missing_pairs(run, expand_exact=True)
-    warnings = warn_of_inputs(run.corpus, run.columns)
-    warnings += (*warn_of_run(run), *warn_of_missing_pairs(run))
-    return FinishedSplit(split, split.summarize(run.documents().ids), warnings)
+    return FinishedSplit(split, split.summarize(run.documents().ids), warn_of_run(run))
 
 
 def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:

@@ -28,7 +28,8 @@ def test_demo_shows_three_clusters_in_80_columns(
     assert max(map(len, lines)) <= 80
     assert len(lines) < 50, "three clusters fit on a screen or two"
     assert "report.html" in "".join(shown.err.split())
-    command = shown.err.splitlines()[-1].split()
+    assert len(shown.err[shown.err.index("131 of 237") :].splitlines()) <= 8
+    command = shown.err.splitlines()[-1].removeprefix("Next: ").split()
     assert command[:2] == ["nearkin", "explain"]
     assert app.run(command[1:]) == 0
     assert "match" in capsys.readouterr().out

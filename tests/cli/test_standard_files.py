@@ -51,7 +51,7 @@ def test_dedup_writes_only_kept_rows_to_standard_output(
     lines = rows.splitlines()
     assert written == b"\n".join([lines[0], lines[2]]) + b"\n"
     assert b"2 of 5 documents kept" in messages
-    assert b"kept documents in standard output" in messages
+    assert b"Results in standard output" in messages
 
 
 def test_pairs_writes_json_lines_to_standard_output(

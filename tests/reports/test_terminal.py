@@ -16,6 +16,7 @@ from nearkin.reports.model import ClosestCall, ClusterExcerpt, RemovedExample, R
 from nearkin.reports.terminal.clusters import print_clusters, rank_clusters
 from nearkin.reports.terminal.planning import tuning_table
 from nearkin.reports.terminal.summary import print_summary
+from nearkin.reports.terminal.summary_lines import MOST_LINES, SummaryLines
 
 HOSTILE = "[bold]markup[/] [/nothing] \x1b[2J\x07 \u202e"
 
@@ -41,15 +42,55 @@ def test_summary_shows_numbers_warnings_and_output_files(data: ReportData, tmp_p
     text = text_of(console)
     assert data.headline in text
     for words in (
-        "Near-duplicates",
-        "18.0%",
         "4.00 s, 250 documents/s, peak memory 1.3 GB",
-        "warning the source mirror lost 190 of 200 documents",
-        "report",
+        f"{len(data.all_warnings) - 1} more warnings in",
     ):
         assert words in text
-    assert str(tmp_path / "report.html") in text.replace("\n", "")
-    assert "pairs.parquet" not in text
+    assert text.count("warning: ") == 1
+    assert f"Results in {tmp_path}/: report.html …" in text.replace("\n", "")
+    assert "clusters.parquet" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_summary_has_at_most_eight_lines_and_the_most_important_warning(
+    data: ReportData, tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output = Path("deduped")
+    output.mkdir()
+    for name in ("clusters.parquet", "report.html", "run.json", "rejected.jsonl"):
+        (output / name).touch()
+    console = Console(file=io.StringIO(), width=width)
+    rejections = "7 rows were rejected: text is null (7)"
+    warned = replace(
+        data,
+        leakage=None,
+        counts=replace(data.counts, rejected=7),
+        warnings=("first of all", rejections, "last of all"),
+        closest_call=ClosestCall("kept one", "removed", 0.8),
+    )
+    print_summary(warned, console, output)
+    lines = text_of(console).splitlines()
+    if width >= 80:
+        assert len(lines) <= MOST_LINES
+    joined = " ".join(line.strip() for line in lines)
+    assert rejections in joined
+    assert "warning: first of all (2 more warnings in deduped/report.html)" in joined
+    assert "last of all" not in joined
+    assert "rejected.jsonl" in joined
+    assert lines[-1].startswith("Next: nearkin explain 'kept one' removed --run ")
+
+
+def test_details_are_left_out_if_there_is_no_room() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    details = ["short", "long " * 100, *(f"detail {number}" for number in range(9))]
+    SummaryLines("headline", ["fact"], details, speed="1 s").print(console)
+    assert text_of(console).splitlines() == [
+        "headline",
+        "fact",
+        "short",
+        *(f"detail {number}" for number in range(5)),
+    ]
 
 
 def test_differences_are_symbols_in_a_file_and_styles_on_a_terminal(
@@ -80,7 +121,7 @@ def test_only_text_that_is_lost_with_the_removed_document_is_red_and_struck_out(
     assert text.count("\x1b[9;31m") == 1
 
 
-def test_summary_ends_with_the_report_and_the_closest_call(
+def test_summary_ends_with_the_comparison_of_the_closest_call(
     data: ReportData, tmp_path: Path
 ) -> None:
     (tmp_path / "report.html").touch()
@@ -88,8 +129,7 @@ def test_summary_ends_with_the_report_and_the_closest_call(
     console = printed()
     print_summary(replace(data, closest_call=call), console, tmp_path)
     text = text_of(console)
-    assert f"Next: open {tmp_path / 'report.html'}\n" in text
-    command = text.splitlines()[-1].strip()
+    command = text.splitlines()[-1].removeprefix("Next: ")
     assert shlex.split(command) == [
         "nearkin",
         "explain",
@@ -100,7 +140,7 @@ def test_summary_ends_with_the_report_and_the_closest_call(
     ]
     console = printed()
     print_summary(replace(data, closest_call=ClosestCall("-1", "b", 0.9)), console, tmp_path)
-    command = text_of(console).splitlines()[-1].strip()
+    command = text_of(console).splitlines()[-1].removeprefix("Next: ")
     assert shlex.split(command)[2:] == ["--run", str(tmp_path), "--", "-1", "b"]
     console = printed()
     print_summary(replace(data, closest_call=call), console, tmp_path, can_explain=False)
@@ -113,7 +153,7 @@ def test_command_that_is_proposed_breaks_no_id(data: ReportData, tmp_path: Path)
         console = printed(is_terminal)
         console.width = 80
         print_summary(replace(data, closest_call=call), console, Path("out"))
-        command = text_of(console).partition("compare both texts:\n")[2]
+        command = text_of(console).partition("Next:")[2].strip()
         lines = [re.sub("\x1b[^m]*m", "", line).strip() for line in command.splitlines()]
         quoted = ["nearkin explain", call.kept, f"$'it\\'s\\n{'b' * 50}'", "--run out"]
         if is_terminal:

@@ -229,19 +229,17 @@ def test_terminal_shows_the_compilation_as_a_line_with_a_count(
 def test_documents_per_second_leave_the_compilation_out(
     folder: Path, first_run: subprocess.CompletedProcess[str]
 ) -> None:
-    """The stages of a first run record both times, and the summary counts only the work."""
+    """The stages of a first run record both times, and the summary shows only the work."""
     run = json.loads((folder / "first.json").read_bytes())
     ended = first_run
     compiling = sum(stage.get("compile_seconds", 0.0) for stage in run["stages"].values())
     working = sum(stage["seconds"] for stage in run["stages"].values())
     assert compiling > 0
     assert run["seconds"] == pytest.approx(working, abs=0.001)
-    pattern = r"([\d.]+) s, ([\d,]+) documents/s.*\nkernels compiled in ([\d.,]+) s"
-    shown = re.search(pattern, ended.stderr)
+    shown = re.search(r"([\d.]+) s, ([\d,]+) documents/s", ended.stderr)
     assert shown is not None, ended.stderr
     assert float(shown[1]) == pytest.approx(working, abs=0.006)
     assert int(shown[2].replace(",", "")) == pytest.approx(50 / working, abs=1)
-    assert float(shown[3].replace(",", "")) == pytest.approx(compiling, abs=0.06)
 
 
 def test_server_logs_the_compilation_as_json() -> None:

@@ -50,7 +50,6 @@ def test_compilation_of_a_first_command_is_not_a_part_of_the_output(tmp_path: Pa
     lines = [
         f"nearkin: {ANNOUNCEMENT}: sketch ...",
         "Kept 3",
-        "kernels compiled in 4.7 s, once on this machine",
     ]
     page = tmp_path / "page.md"
     commands = "\n".join(f"echo '{line}'" for line in lines)

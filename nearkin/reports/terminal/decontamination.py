@@ -4,26 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from nearkin.reports.terminal.passages import print_end
+from nearkin.reports.terminal.passages import list_rejections
+from nearkin.reports.terminal.summary_lines import Results, SummaryLines
 from nearkin.runtime.number_format import format_count, format_percent
-from nearkin.runtime.visible_text import make_visible
 
-SUITES_SHOWN = 20
+SUITES_SHOWN = 3
+"""The number of suites that are shown, those with the largest shares first."""
 OUTPUT_FILES = (
-    ("items in documents", "hits.parquet"),
-    ("items", "items.parquet"),
-    ("suites", "suites.parquet"),
-    ("contaminated documents", "documents.parquet"),
-    ("kept documents", "kept"),
-    ("cut parts", "cuts.parquet"),
-    ("rejected rows", "rejected.jsonl"),
-    ("report", "report.html"),
-    ("run record", "run.json"),
+    "hits.parquet",
+    "suites.parquet",
+    "kept",
+    "cuts.parquet",
 )
-"""The names and the paths of the files of an output, in the order in which they are listed."""
+"""The files of an output that a summary lists before the rejected rows and the report."""
 
 
 def describe_decontamination(counts: Mapping[str, int]) -> str:
@@ -41,34 +35,38 @@ def print_decontamination(
     warnings: Sequence[str],
     output: Path,
     console: Console,
+    next_command: Sequence[str] = (),
 ) -> None:
-    """Prints how many items of each suite are in documents, and the output files."""
-    console.print()
-    console.print(Text(describe_decontamination(counts), style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("suite", overflow="fold")
-    for name in ("items", "contaminated", "share", "documents"):
-        table.add_column(name, justify="right")
-    # The suites with the largest shares come first.
-    shown = sorted(suites, key=lambda row: (-float(str(row["share"])), str(row["suite"])))
-    for row in shown[:SUITES_SHOWN]:
-        table.add_row(
-            Text(make_visible(str(row["suite"]))),
-            f"{row['items']:,}",
-            f"{row['contaminated_items']:,}",
-            format_percent(float(str(row["share"]))),
-            f"{row['documents']:,}",
-        )
-    console.print(table)
-    if len(suites) > SUITES_SHOWN:
-        console.print(f"{len(suites) - SUITES_SHOWN:,} more suites are in suites.parquet")
+    """Prints how many items of each suite are in documents, and the results."""
+    facts = []
     if "cuts" in counts:
         parts = format_count(counts["cuts"], "part")
         verb = "was" if counts["cuts"] == 1 else "were"
         documents = format_count(counts["documents_cut"], "document")
-        console.print(f"{parts} {verb} cut from {documents}", highlight=False)
+        facts.append(f"{parts} {verb} cut from {documents}")
     elif counts.get("documents_removed"):
         removed = format_count(counts["documents_removed"], "document")
         verb = "was" if counts["documents_removed"] == 1 else "were"
-        console.print(f"{removed} {verb} removed", highlight=False)
-    print_end(counts, warnings, output, OUTPUT_FILES, console)
+        facts.append(f"{removed} {verb} removed")
+    rejections, files = list_rejections(counts["rejected"], output)
+    SummaryLines(
+        headline=describe_decontamination(counts),
+        facts=facts,
+        details=_describe_suites(suites),
+        warnings=[*rejections, *warnings],
+        results=Results(output, [*OUTPUT_FILES, *files, "report.html"]),
+        next_command=next_command,
+    ).print(console)
+
+
+def _describe_suites(suites: Sequence[Mapping[str, object]]) -> list[str]:
+    """Returns a sentence about each of the suites with the largest shares."""
+    shown = sorted(suites, key=lambda row: (-float(str(row["share"])), str(row["suite"])))
+    lines = [
+        f"{row['suite']}: {row['contaminated_items']:,} of {row['items']:,} items "
+        f"({format_percent(float(str(row['share'])))}) in {row['documents']:,} documents"
+        for row in shown[:SUITES_SHOWN]
+    ]
+    if len(suites) > SUITES_SHOWN:
+        lines[-1] += f"; {format_count(len(suites) - SUITES_SHOWN, 'more suite')} in suites.parquet"
+    return lines

@@ -5,35 +5,27 @@ from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from nearkin.corpus.rejects import count_reasons, describe_rejections
 from nearkin.reports.formatting import format_bytes
 from nearkin.reports.model import LinesReport
+from nearkin.reports.terminal.summary_lines import Results, SummaryLines
 from nearkin.runtime.number_format import format_count, format_percent
 from nearkin.runtime.visible_text import make_visible
 from nearkin.texts.passages.cutting.request import CutCounts, CutRequest, CutUnit
 from nearkin.texts.passages.lines.request import Counted, LinesRequest
 
-SHOWN = 5
-"""The number of the most frequent passages that are shown."""
-SHOWN_CHARACTERS = 60
+SHOWN_CHARACTERS = 200
+"""The largest number of characters that are shown of a passage."""
 REJECTED = "rejected.jsonl"
 """The file of the rejected rows of an output."""
 OUTPUT_FILES = (
-    ("passages", "passages.parquet"),
-    ("documents", "documents.parquet"),
-    ("frequent passages", "frequent.parquet"),
-    ("sources", "sources.parquet"),
-    ("repeated lines", "repeated_lines.parquet"),
-    ("kept documents", "kept"),
-    ("cut parts", "cuts.parquet"),
-    ("rejected rows", "rejected.jsonl"),
-    ("report", "report.html"),
-    ("run record", "passages.json"),
+    "passages.parquet",
+    "repeated_lines.parquet",
+    "kept",
+    "cuts.parquet",
 )
-"""The names and the paths of the files of an output, in the order in which they are listed."""
+"""The files of an output that a summary lists before the rejected rows and the report."""
 
 
 def print_passages(
@@ -46,21 +38,17 @@ def print_passages(
     output: Path,
     console: Console,
 ) -> None:
-    """Prints how much of a corpus is repeated, the most frequent passages and the output files."""
-    console.print()
-    console.print(Text(describe_passages(counts), style="bold"))
-    console.print(
+    """Prints how much of a corpus is repeated, its most frequent passage, and the results."""
+    facts = [
         f"{format_count(counts['passages'], 'passage')} of at least {least} {token}s "
         f"({counts['different_passages']:,} different) in "
-        f"{counts['documents_with_passages']:,} of {format_count(counts['documents'], 'document')}",
-        highlight=False,
-    )
-    if frequent:
-        console.print(_frequent_table(frequent[:SHOWN], token))
+        f"{counts['documents_with_passages']:,} of {format_count(counts['documents'], 'document')}"
+    ]
     if cut is not None:
         names = [item.name for item in fields(CutCounts)]
-        print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, token, console)
-    print_end(counts, warnings, output, OUTPUT_FILES, console)
+        facts += describe_cuts(CutCounts(**{name: counts[name] for name in names}), cut, token)
+    details = [_describe_passage(row, token, console.width) for row in frequent[:1]]
+    print_result(describe_passages(counts), facts, details, counts, warnings, output, console)
 
 
 def describe_passages(counts: Mapping[str, int]) -> str:
@@ -80,9 +68,8 @@ def print_repeated_lines(
     console: Console,
 ) -> None:
     """Prints how many lines are repeated, what was cut, and the output files."""
-    console.print()
-    print_lines_report(report_lines(counts, request), counts["documents"], console)
-    print_end(counts, warnings, output, OUTPUT_FILES, console)
+    headline, *facts = describe_lines_report(report_lines(counts, request), counts["documents"])
+    print_result(headline, facts, [], counts, warnings, output, console)
 
 
 def report_lines(counts: Mapping[str, int], request: LinesRequest) -> LinesReport:
@@ -101,12 +88,13 @@ def report_lines(counts: Mapping[str, int], request: LinesRequest) -> LinesRepor
     )
 
 
-def print_lines_report(lines: LinesReport, documents: int, console: Console) -> None:
-    """Prints how many lines are repeated, and what was cut."""
-    console.print(describe_lines(lines, documents), highlight=False)
+def describe_lines_report(lines: LinesReport, documents: int) -> list[str]:
+    """Returns how many lines are repeated, and what was cut, in sentences."""
+    described = [describe_lines(lines, documents)]
     if lines.counts is not None:
         counts = lines.counts
-        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
+        described.append(_describe_parts(counts.cuts, counts.documents_cut, counts.cut_bytes))
+    return described
 
 
 def describe_lines(lines: LinesReport, documents: int) -> str:
@@ -121,58 +109,61 @@ def describe_lines(lines: LinesReport, documents: int) -> str:
     )
 
 
-def print_end(
+def print_result(
+    headline: str,
+    facts: Sequence[str],
+    details: Sequence[str],
     counts: Mapping[str, int],
     warnings: Sequence[str],
     output: Path,
-    output_files: Sequence[tuple[str, str]],
     console: Console,
 ) -> None:
-    """Prints the rejected rows, the warnings and the output files."""
-    if counts["rejected"]:
-        reasons = count_reasons(output / REJECTED)
-        console.print(describe_rejections(counts["rejected"], reasons), highlight=False)
-    for warning in warnings:
-        console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
-    files = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, file in output_files:
-        path = output / file
-        if path.exists():
-            files.add_row(Text(name), Text(make_visible(str(path)), overflow="fold"))
-    console.print(files)
+    """Prints the summary of a run over passages."""
+    rejections, files = list_rejections(counts["rejected"], output)
+    SummaryLines(
+        headline=headline,
+        facts=facts,
+        details=details,
+        warnings=[*rejections, *warnings],
+        results=Results(output, [*OUTPUT_FILES, *files, "report.html"]),
+    ).print(console)
 
 
-def print_cuts(counts: CutCounts, request: CutRequest, token: str, console: Console) -> None:
-    """Prints what was cut from documents, and which ones were removed."""
+def list_rejections(rejected: int, output: Path) -> tuple[list[str], list[str]]:
+    """Returns a sentence about the rejected rows and the name of their file, if there are any."""
+    if not rejected:
+        return [], []
+    return [describe_rejections(rejected, count_reasons(output / REJECTED))], [REJECTED]
+
+
+def describe_cuts(counts: CutCounts, request: CutRequest, token: str) -> list[str]:
+    """Returns what was cut from documents, and which ones were removed, in sentences."""
+    described = []
     if request.unit != CutUnit.DOCUMENT:
-        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
+        described.append(_describe_parts(counts.cuts, counts.documents_cut, counts.cut_bytes))
     if counts.documents_removed:
         removed = format_count(counts.documents_removed, "document")
         verb = "was" if counts.documents_removed == 1 else "were"
         reason = f"with fewer than {format_count(request.min_left, token)} left"
         if request.unit == CutUnit.DOCUMENT:
             reason = f"of which {format_percent(request.share)} or more is repeated"
-        console.print(
-            f"{removed} {reason} {verb} removed ({format_bytes(counts.removed_bytes)})",
-            highlight=False,
+        described.append(
+            f"{removed} {reason} {verb} removed ({format_bytes(counts.removed_bytes)})"
         )
+    return described
 
 
-def _print_cut_parts(parts: int, documents: int, size: int, console: Console) -> None:
+def _describe_parts(parts: int, documents: int, size: int) -> str:
     verb = "was" if parts == 1 else "were"
-    console.print(
+    return (
         f"{format_count(parts, 'part')} {verb} cut from {format_count(documents, 'document')} "
-        f"({format_bytes(size)})",
-        highlight=False,
+        f"({format_bytes(size)})"
     )
 
 
-def _frequent_table(frequent: Sequence[Mapping[str, object]], token: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("places", justify="right")
-    table.add_column(f"{token}s", justify="right")
-    table.add_column("most frequent passages", no_wrap=True, overflow="ellipsis")
-    for row in frequent:
-        text = " ".join(str(row["text"])[: 4 * SHOWN_CHARACTERS].split())[:SHOWN_CHARACTERS]
-        table.add_row(f"{row['places']:,}", f"{row['tokens']:,}", Text(make_visible(text)))
-    return table
+def _describe_passage(row: Mapping[str, object], token: str, width: int) -> str:
+    """Returns a passage with its numbers in one line. A long text is cut, a number is not."""
+    numbers = f"Most frequent: {row['places']:,} places, {row['tokens']:,} {token}s: "
+    text = " ".join(make_visible(str(row["text"])[: 4 * SHOWN_CHARACTERS]).split())
+    room = max(min(width - len(numbers), SHOWN_CHARACTERS), 10)
+    return numbers + (text if len(text) <= room else f"{text[: room - 1]}…")

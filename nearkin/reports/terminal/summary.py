@@ -1,113 +1,126 @@
 """Prints the summary of a finished run on a terminal."""
 
 from pathlib import Path
-from textwrap import indent
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.lost_share import LostShare
 from nearkin.quality.evaluate.template_families import TemplateFamilies
 from nearkin.reports.formatting import format_bytes
 from nearkin.reports.model import ReportData
-from nearkin.reports.row_categories import categorize_rows
-from nearkin.reports.terminal.passages import print_cuts, print_lines_report
-from nearkin.runtime.number_format import format_percent, format_similarity
-from nearkin.runtime.shell_quoting import join_command
-from nearkin.runtime.visible_text import make_visible
+from nearkin.reports.terminal.passages import describe_cuts, describe_lines_report
+from nearkin.reports.terminal.summary_lines import WITH_JSON, Results, SummaryLines
+from nearkin.runtime.number_format import format_percent
 from nearkin.settings.spec import HAMMING
 from nearkin.stages.winnowing import TOKEN_NAMES
 from nearkin.texts.passages.cutting.request import CutRequest
 
 OUTPUT_FILES = (
-    ("kept documents", "kept"),
-    ("clusters", "clusters.parquet"),
-    ("pairs", "pairs.parquet"),
-    ("repeated lines", "repeated_lines.parquet"),
-    ("cut parts", "cuts.parquet"),
-    ("related documents", "related.parquet"),
-    ("rejected rows", "rejected.jsonl"),
-    ("settings", "settings.toml"),
-    ("report", "report.html"),
-    ("run record", "run.json"),
+    "kept",
+    "removed.parquet",
+    "clusters.parquet",
+    "related.parquet",
+    "repeated_lines.parquet",
+    "cuts.parquet",
 )
-"""The names and the paths of the files of an output, in the order in which they are listed."""
+"""The files of an output that a summary lists before the rejected rows and the report."""
 WITHOUT_WORDS = ("cosine", HAMMING)
 """The measures of documents that are not texts, which `nearkin explain` cannot compare."""
 SKELETON_CHARACTERS = 100
 """The number of characters of a skeleton that are shown."""
-LEAST_COMPILATION = 0.05
-"""The shortest compilation of kernels that is shown, in seconds."""
 
 
 def print_summary(
-    data: ReportData, console: Console, output: Path | None = None, *, can_explain: bool = True
+    data: ReportData,
+    console: Console,
+    output: Path | None = None,
+    *,
+    can_explain: bool = True,
+    kept_file: str | None = None,
 ) -> None:
-    """Prints the headline, the numbers of rows by category, the warnings and the output files.
+    """Prints what a run did in at most eight lines.
 
-    The summary ends with what to do next: open the report, and look at the closest call.
+    The last line is the command that compares the removed document that is least similar to its
+    kept one with it, if its documents are texts.
+
+    Args:
+        data: Data of the report of the run.
+        console: Terminal or file.
+        output: Output folder of the run, or None if it is temporary.
+        can_explain: True if the inputs can be read again.
+        kept_file: File of the kept documents if it is not in the folder, as a user calls it.
     """
-    console.print()
-    console.print(Text(data.headline, style="bold"))
-    console.print(_category_table(data))
-    if data.chosen:
-        console.print(Text(f"Chosen for these documents: {data.chosen}."))
-    for note in data.counts.list_notes():
-        console.print(Text(note))
-    if data.lost is not None and data.lost.total.worst:
-        console.print(Text(_describe_lost(data.lost.total)))
+    results = None
+    command: list[str] = []
+    facts = _describe_cuts(data)
+    if output is not None:
+        rejected = ["rejected.jsonl"] if data.counts.rejected else []
+        results = Results(output, [*OUTPUT_FILES, *rejected, "report.html"], kept_file)
+        command = _explain_closest_call(data, output) if can_explain else []
+    elif kept_file is not None:
+        facts.append(f"Results in {kept_file}")
+    SummaryLines(
+        headline=data.headline,
+        facts=facts,
+        details=_list_details(data),
+        speed=_describe_speed(data) if data.total_seconds else "",
+        warnings=data.all_warnings,
+        more_warnings=place_of_warnings(output),
+        results=results,
+        next_command=command,
+    ).print(console)
+
+
+def place_of_warnings(output: Path | None) -> str:
+    """Returns where all warnings of a run are, for its summary."""
+    return WITH_JSON if output is None else f"in {output / 'report.html'}"
+
+
+def _describe_cuts(data: ReportData) -> list[str]:
+    """Returns what was cut from the kept documents, if that was asked for."""
+    facts: list[str] = []
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
-        print_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit], console)
+        facts += describe_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit])
     if data.lines is not None:
-        print_lines_report(data.lines, data.counts.kept, console)
-    if data.doubtful is not None:
-        console.print(Text(f"Doubtful removals: {data.doubtful.describe()}"))
+        facts += describe_lines_report(data.lines, data.counts.kept)
+    return facts
+
+
+def _list_details(data: ReportData) -> list[str]:
+    """Returns further sentences about a run, the most important ones first."""
+    details = []
+    if data.chosen:
+        details.append(f"Chosen for these documents: {data.chosen}.")
+    if data.doubtful is not None and data.doubtful.doubtful:
+        details.append(_describe_doubtful(data.doubtful))
+    details += data.counts.list_notes()
+    if data.lost is not None and data.lost.total.worst:
+        details.append(_describe_lost(data.lost.total))
     if data.templates is not None:
-        console.print(Text(_describe_templates(data.templates)))
-    if data.total_seconds:
-        console.print(Text(_describe_speed(data), style="dim"))
-    if data.compile_seconds >= LEAST_COMPILATION:
-        compilation = f"kernels compiled in {data.compile_seconds:,.1f} s, once on this machine"
-        console.print(Text(compilation, style="dim"))
-    for warning in data.all_warnings:
-        console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
-    if output is not None:
-        console.print(_output_table(output))
-        _print_next_steps(data, console, output, can_explain=can_explain)
+        details.append(_describe_templates(data.templates))
+    return details
 
 
-def _print_next_steps(
-    data: ReportData, console: Console, output: Path, *, can_explain: bool
-) -> None:
-    page = output / "report.html"
-    console.print()
-    if page.exists():
-        console.print(Text(f"Next: open {make_visible(str(page))}"), soft_wrap=True)
+def _explain_closest_call(data: ReportData, output: Path) -> list[str]:
+    """Returns the command that compares the two documents of the closest call, if there is one."""
     call = data.closest_call
-    if call is None or not can_explain or data.parameters.measure in WITHOUT_WORDS:
-        return
-    similarity = format_similarity(call.similarity)
-    console.print(Text(f"The closest call has similarity {similarity}; compare both texts:"))
+    if call is None or data.parameters.measure in WITHOUT_WORDS:
+        return []
     ids = [call.kept, call.removed]
-    arguments = [*ids, "--run", str(output)]
     if any(id.startswith("-") for id in ids):
         # It would be taken for an option.
-        arguments = ["--run", str(output), "--", *ids]
-    width = console.width - 2 if console.is_terminal else None
-    command = join_command(["nearkin", "explain", *arguments], width)
-    console.print(Text(indent(command, "  "), style="bold"), soft_wrap=True)
+        return ["nearkin", "explain", "--run", str(output), "--", *ids]
+    return ["nearkin", "explain", *ids, "--run", str(output)]
 
 
-def _category_table(data: ReportData) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right", style="dim")
-    for category in categorize_rows(data):
-        table.add_row(category.name, f"{category.rows:,}", format_percent(category.share))
-    return table
+def _describe_doubtful(doubtful: DoubtfulRemovals) -> str:
+    wrong = doubtful.wrong
+    return (
+        f"Doubtful: {doubtful.doubtful:,} of {doubtful.examined:,} examined removals; "
+        f"expected to be wrong: {wrong.mean:.0%} ({wrong.low:.0%} to {wrong.high:.0%})."
+    )
 
 
 def _describe_lost(lost: LostShare) -> str:
@@ -127,7 +140,7 @@ def _describe_templates(templates: TemplateFamilies) -> str:
     return (
         f"{templates.documents:,} of {templates.examined:,} examined documents are in "
         f"{templates.families:,} template {families}; the largest has {largest.documents:,}: "
-        f"{make_visible(skeleton)}"
+        f"{skeleton}"
     )
 
 
@@ -137,13 +150,3 @@ def _describe_speed(data: ReportData) -> str:
     if data.peak_memory:
         speed += f", peak memory {format_bytes(data.peak_memory)}"
     return speed
-
-
-def _output_table(output: Path) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, file in OUTPUT_FILES:
-        path = output / file
-        if path.exists():
-            style = "bold" if name == "report" else ""
-            table.add_row(Text(name), Text(make_visible(str(path)), style=style, overflow="fold"))
-    return table

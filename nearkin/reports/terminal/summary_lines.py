@@ -1,0 +1,139 @@
+"""The lines of the summary of a run: what it found, one warning, its results, and what to do next.
+
+A summary has at most eight lines at 80 columns, so that it is read. Everything else is in the
+report, in the record of the run and in the output of --json.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+
+from rich.console import Console
+from rich.text import Text
+
+from nearkin.runtime.number_format import format_count
+from nearkin.runtime.shell_quoting import join_command
+from nearkin.runtime.visible_text import make_visible
+
+MOST_LINES = 8
+"""The largest number of lines of a summary, unless what it must contain takes more."""
+WITH_JSON = "with --json"
+"""The place of all warnings of a command that writes no report, as a summary calls it."""
+REJECTIONS = re.compile(r"[\d,]+ rows? (was|were) rejected: ")
+"""The beginning of a warning about rejected rows, as `describe_rejections` writes it."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a command.
+
+    Attributes:
+        folder: Output folder.
+        files: Names of the files and folders that most users open first, in the order in which
+            they are listed. Those that do not exist are left out.
+        file: File of the kept documents if it is not in the folder, as a user calls it.
+    """
+
+    folder: Path
+    files: Sequence[str]
+    file: str | None = None
+
+    def describe(self) -> str:
+        """Returns the places of the results in a sentence."""
+        names = [
+            f"{name}/" if (self.folder / name).is_dir() else name
+            for name in self.files
+            if (self.folder / name).exists()
+        ]
+        listed = f"{make_visible(str(self.folder))}/: {', '.join(names)} …"
+        if self.file is None:
+            return f"Results in {listed}"
+        return f"Results in {make_visible(self.file)}; details in {listed}"
+
+
+@dataclass(frozen=True)
+class SummaryLines:
+    """The lines of a summary, in their order.
+
+    Attributes:
+        headline: The result in one sentence.
+        facts: Sentences that are always shown.
+        details: Sentences that are shown as long as there is room, the most important ones first.
+        speed: Time and memory of the run. It is left out first.
+        warnings: All warnings, the most important ones first. One is shown, and the rejected rows.
+        more_warnings: Place of the other warnings.
+        results: Places of the results, or None if they are not in files.
+        next_command: Words of the command to run next. Empty if there is none.
+    """
+
+    headline: str
+    facts: Sequence[str] = ()
+    details: Sequence[str] = ()
+    speed: str = ""
+    warnings: Sequence[str] = ()
+    more_warnings: str = WITH_JSON
+    results: Results | None = None
+    next_command: Sequence[str] = ()
+
+    def print(self, console: Console) -> None:
+        """Prints the lines."""
+        first = [Text(make_visible(self.headline), style="bold")]
+        first += [Text(make_visible(fact)) for fact in self.facts]
+        last = []
+        for warning in choose_warnings(self.warnings, self.more_warnings):
+            mark = "" if REJECTIONS.match(warning) else "warning: "
+            last.append(Text.assemble((mark, "yellow"), make_visible(warning)))
+        if self.results is not None:
+            last.append(Text(self.results.describe(), overflow="fold"))
+        command = self._next_lines(console)
+        room = MOST_LINES - len(command) - _count_lines([*first, *last], console)
+        details = [Text(make_visible(detail)) for detail in self.details]
+        details += [Text(self.speed, style="dim")] if self.speed else []
+        for detail in details:
+            height = _count_lines([detail], console)
+            if height <= room:
+                first.append(detail)
+                room -= height
+        for line in [*first, *last]:
+            console.print(line)
+        for line in command:
+            console.print(line, soft_wrap=True)
+
+    def _next_lines(self, console: Console) -> list[Text]:
+        """Returns the lines of the next command, which a terminal does not break inside a word."""
+        if not self.next_command:
+            return []
+        line = join_command(self.next_command)
+        if not console.is_terminal or len(f"Next: {line}") <= console.width:
+            return [Text.assemble("Next: ", (line, "bold"))]
+        lines = indent(join_command(self.next_command, console.width - 2), "  ").splitlines()
+        return [Text("Next:"), *(Text(part, style="bold") for part in lines)]
+
+
+def _count_lines(texts: Sequence[Text], console: Console) -> int:
+    return sum(len(text.wrap(console, console.width)) for text in texts)
+
+
+def choose_warnings(warnings: Sequence[str], more: str = WITH_JSON) -> list[str]:
+    """Returns the warnings of a summary: the rejected rows, and the most important other one.
+
+    Args:
+        warnings: All warnings, the most important ones first.
+        more: Place of the others, for example `in deduped/report.html`.
+
+    Examples:
+        >>> choose_warnings(["2 rows share an id", "1 row was rejected: text is null (1)", "c"])
+        ['1 row was rejected: text is null (1)', '2 rows share an id (1 more warning with --json)']
+    """
+    rejections = [warning for warning in warnings if REJECTIONS.match(warning)]
+    others = [warning for warning in warnings if not REJECTIONS.match(warning)]
+    return [*rejections, *choose_warning(others, more)]
+
+
+def choose_warning(warnings: Sequence[str], more: str = WITH_JSON) -> list[str]:
+    """Returns the most important warning and the number of the others, or nothing without any."""
+    if len(warnings) <= 1:
+        return list(warnings)
+    return [f"{warnings[0]} ({format_count(len(warnings) - 1, 'more warning')} {more})"]
