@@ -41,7 +41,7 @@ test-newest:  ## the demo, the readers and the API with the newest Python of Deb
 	@bash scripts/test_python.sh testing sh -c 'make demo newest-environment && $(BIN)/python -m pytest -q tests/corpus/formats tests/stages/shingle/test_unicode_tables.py tests/runs/test_api.py'
 
 newest-environment: $(RUNTIME)
-	$(PIP) --editable ".[pandas,polars,duckdb,avro,html,lance,warc,zstd,cut,stem,urls,datasets]" hypothesis pytest pytest-xdist xxhash
+	$(PIP) --editable ".[pandas,polars,duckdb,avro,excel,html,lance,warc,zstd,cut,stem,urls,datasets]" hypothesis pytest pytest-xdist xxhash
 
 test-pythons:  ## all tests with the Pythons of two later releases of Debian, as root
 	@bash scripts/test_python.sh trixie make test

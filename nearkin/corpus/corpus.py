@@ -31,6 +31,7 @@ from nearkin.corpus.formats.base import (
     make_damaged_slice,
 )
 from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.excel import Excel
 from nearkin.corpus.formats.foreign_content import READABLE, SPREADSHEET, find_foreign_content
 from nearkin.corpus.formats.json_fields import (
     FieldSample,
@@ -86,6 +87,7 @@ FORMATS: dict[str, Format] = {
     ".avro": Avro(),
     ".lance": Lance(),
     ".orc": Orc(),
+    ".xlsx": Excel(),
     ".tar": TarSamples(),
     ".warc": Warc(),
     ".wet": Warc(),
@@ -256,7 +258,8 @@ class FileCorpus:
         """Returns warnings about files that may have been read otherwise than intended.
 
         These are files of an unknown suffix that a folder or a pattern contributed beside files
-        with rows, and files whose encoding was guessed.
+        with rows, files whose encoding was guessed, and workbooks with other sheets or merged
+        cells.
         """
         texts = [file for file in self.files if self.format_of(file) is TEXT]
         searched_texts = [file for file in texts if file.path in self._searched]
@@ -279,6 +282,14 @@ class FileCorpus:
                 f"read {_name_with_others(guessed)} as Windows-1252, because it is not valid "
                 f"UTF-8; name another encoding with {name_setting('encoding')}"
             )
+        for file in self.files:
+            form = self.format_of(file)
+            if isinstance(form, Excel):
+                try:
+                    with decoding():
+                        doubts += form.describe_doubts(file, columns)
+                except DamageError:
+                    continue
         return doubts
 
     def check(self, columns: Columns) -> None:
@@ -498,13 +509,15 @@ class FileCorpus:
     def suits_threads(self, number: int, columns: Columns) -> bool:
         """Returns whether several threads can read files of this kind at a time, and sooner.
 
-        Parts of columnar files, and windows of zstd, may be larger than the memory of a worker.
+        Parts of columnar files, the shared texts of workbooks and windows of zstd may be larger
+        than the memory of a worker.
         Files of one text are small, so that threads would wait for the interpreter. A remote file
         is not looked at.
         """
         file = self.files[number]
         form = self.format_of(file)
-        if file.remote or isinstance(form, ColumnarFormat) or (form is TEXT and not columns.lines):
+        has_large_parts = isinstance(form, ColumnarFormat | Excel)
+        if file.remote or has_large_parts or (form is TEXT and not columns.lines):
             return False
         if file.compression != ZSTD:
             return True
@@ -733,7 +746,7 @@ def require_unique_columns(names: Sequence[str], place: str, reason: str, remedy
 def _require_usable_compression(file: InputFile, form: Format, columns: Columns) -> None:
     if file.compression is None:
         return
-    if isinstance(form, Parquet | Orc):
+    if isinstance(form, Parquet | Orc | Excel):
         raise UsageError(
             f"cannot read {file.shown_path}: the parts of {file.suffix} files are compressed, and "
             "not the file as a whole; decompress it first"

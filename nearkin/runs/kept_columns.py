@@ -145,9 +145,9 @@ def _storable_type(
     is_parquet = target.format is TableFormat.PARQUET
     if types.is_dictionary(kind) and not (is_parquet or keeps_dictionaries):
         return convert(kind.value_type)
-    if types.is_run_end_encoded(kind) and (is_parquet or target.delimits):
+    if types.is_run_end_encoded(kind) and (is_parquet or target.is_flat):
         return convert(kind.value_type)
-    if target.delimits and (types.is_nested(kind) or is_binary(kind)):
+    if target.is_flat and (types.is_nested(kind) or is_binary(kind)):
         return None
     if is_parquet and (types.is_union(kind) or types.is_interval(kind)):
         return None

@@ -24,6 +24,7 @@ from nearkin.corpus.foreign_errors import (
 )
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.excel import Excel
 from nearkin.corpus.formats.html import decode_page, is_page
 from nearkin.corpus.formats.json_fields import find_sampled_repetition
 from nearkin.corpus.formats.json_lines import JsonLines
@@ -112,7 +113,7 @@ class KeptFile:
     def require_holds(self, names: Iterable[str]) -> None:
         """Requires that the format can hold the columns that are added to documents."""
         nested = sorted({CLUSTER_SOURCES, CUT_SPANS} & set(names))
-        if nested and self.table.delimits:
+        if nested and self.table.is_flat:
             kind = "map" if nested[0] == CLUSTER_SOURCES else "list"
             raise UsageError(
                 f"cannot write {str(self.table.path)!r}: column {nested[0]!r} is a {kind}, "
@@ -331,6 +332,8 @@ class _FileJoin:
         forms = [self.corpus.format_of(file) for file in self.corpus.files]
         if self.target.format is TableFormat.JSON_LINES:
             return all(isinstance(form, JsonLines) and form.has_lines for form in forms)
+        if self.target.format is TableFormat.EXCEL:
+            return len(forms) == 1 and isinstance(forms[0], Excel)
         if not self.target.delimits:
             return False
         beginnings = set()

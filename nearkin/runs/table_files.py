@@ -1,4 +1,4 @@
-"""Tables in files whose suffix decides the format: parquet, CSV, JSON lines or Arrow."""
+"""Tables in files whose suffix decides the format: parquet, CSV, JSON lines, Arrow or Excel."""
 
 import json
 from collections.abc import Iterable
@@ -19,10 +19,11 @@ from nearkin.engine import result_tables
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
 from nearkin.runtime.compressed_files import create_file
+from nearkin.runtime.excel_writer import SheetWriter, load_xlsxwriter
 
 WRITABLE = (
-    ".parquet, .csv, .tsv, .jsonl and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, .bz2 or "
-    ".lz4 behind them"
+    ".parquet, .csv, .tsv, .jsonl, .xlsx and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, "
+    ".bz2 or .lz4 behind them"
 )
 """The list of suffixes, for messages."""
 
@@ -35,13 +36,14 @@ class TableFormat(StrEnum):
     TSV = "tsv"
     JSON_LINES = "jsonl"
     ARROW = "arrow"
+    EXCEL = "xlsx"
     TEXT = "txt"
     """The lines of text files, without columns."""
 
     @property
     def is_text(self) -> bool:
         """True if the format consists of lines, which a codec may compress."""
-        return self not in (TableFormat.PARQUET, TableFormat.ARROW)
+        return self not in (TableFormat.PARQUET, TableFormat.ARROW, TableFormat.EXCEL)
 
 
 FORMATS = {
@@ -54,11 +56,12 @@ FORMATS = {
     ".arrow": TableFormat.ARROW,
     ".feather": TableFormat.ARROW,
     ".ipc": TableFormat.ARROW,
+    ".xlsx": TableFormat.EXCEL,
 }
 TEXT_FILES = {".txt": TableFormat.TEXT, ".log": TableFormat.TEXT}
 """The formats of files that hold lines of text files."""
 OTHER_FILES = frozenset(
-    {".json", ".txt", ".xlsx", ".xls", ".ods", ".zip", ".tar", ".html", ".pdf", ".db", ".sqlite"}
+    {".json", ".txt", ".xls", ".ods", ".zip", ".tar", ".html", ".pdf", ".db", ".sqlite"}
     | {".duckdb", ".orc", ".avro", ".pkl", ".warc", ".wet", ".lance"}
 )
 """Suffixes that people give to files and not to folders, in formats that nearkin does not write."""
@@ -93,6 +96,8 @@ class TableFile:
         formats = {**FORMATS, **TEXT_FILES} if lines else FORMATS
         file_format = formats.get(suffix)
         if file_format is not None and (compression is None or file_format.is_text):
+            if file_format is TableFormat.EXCEL:
+                load_xlsxwriter()
             return cls(path, file_format, compression)
         if file_format is not None or compression is not None or suffix in OTHER_FILES:
             raise UsageError(
@@ -125,7 +130,7 @@ class TableFile:
             kind = plain_type(field.type)
             nested = pa.types.is_nested(kind)
             binary = is_binary(kind) or pa.types.is_fixed_size_binary(field.type)
-            if (binary and self.format.is_text) or (nested and self.delimits):
+            if (binary and (self.format.is_text or self.is_flat)) or (nested and self.is_flat):
                 raise UsageError(
                     f"cannot write {str(self.path)!r}: column {field.name!r} has the type "
                     f"{field.type}, which .{self.format} cannot hold; use .parquet or .arrow"
@@ -134,6 +139,11 @@ class TableFile:
     def create(self, staged: Path) -> Any:
         """Returns a new file of bytes, which is compressed as the suffix says."""
         return create_file(str(staged), self.compression)
+
+    @property
+    def is_flat(self) -> bool:
+        """True if the format has no lists, maps, structs and bytes: CSV, TSV and Excel."""
+        return self.delimits or self.format is TableFormat.EXCEL
 
     @property
     def delimits(self) -> bool:
@@ -148,12 +158,25 @@ def write_table_file(
     target.require_types(schema)
     if target.format is TableFormat.PARQUET:
         return result_tables.write_batches(staged, schema, iter(batches))
+    if target.format is TableFormat.EXCEL:
+        return _write_sheet(staged, schema, batches)
     with target.create(staged) as sink:
         if target.format is TableFormat.ARROW:
             return _write_arrow(sink, schema, batches)
         if target.format is TableFormat.JSON_LINES:
             return sum(write_json_lines(sink, to_plain_rows(batch)) for batch in batches)
         return _write_delimited(sink, target.delimiter, schema, batches)
+
+
+def _write_sheet(staged: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    writer = SheetWriter(str(staged), schema.names)
+    rows = 0
+    for batch in batches:
+        for row in to_plain_rows(batch):
+            writer.write_row(row.values())
+        rows += len(batch)
+    writer.close()
+    return rows
 
 
 def _write_arrow(sink: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:

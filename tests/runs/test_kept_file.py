@@ -130,13 +130,13 @@ def test_file_that_no_run_wrote_is_never_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "mine.csv"]
 
 
-@pytest.mark.parametrize("out", ["cleaned.xlsx", "cleaned.json", "cleaned.parquet.gz"])
+@pytest.mark.parametrize("out", ["cleaned.xls", "cleaned.json", "cleaned.parquet.gz"])
 def test_format_that_cannot_be_written_is_an_error(
     out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_rows(tmp_path / "a.jsonl", ROWS)
     assert run_command("dedup", source, "--out", tmp_path / out) == app.USAGE
-    assert ".parquet, .csv, .tsv, .jsonl and .arrow" in capsys.readouterr().err
+    assert ".parquet, .csv, .tsv, .jsonl, .xlsx and .arrow" in capsys.readouterr().err
     with pytest.raises(nk.UsageError, match=r"\.parquet, \.csv"):
         nk.dedup(source).write(tmp_path / out)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]

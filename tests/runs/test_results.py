@@ -229,7 +229,7 @@ def test_pairs_are_written_as_the_command_writes_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "readable_by", "message"),
     [
-        ("pairs.xlsx", "owner", "does not write files with the suffix .xlsx"),
+        ("pairs.xls", "owner", "does not write files with the suffix .xls"),
         ("there.csv", "owner", "there.csv exists; choose another file"),
         ("folder", "owner", "folder is a folder"),
         ("none/pairs.csv", "owner", "no such folder"),

@@ -119,12 +119,12 @@ def test_finished_pairs_without_a_request_are_not_resumed(
     assert "its format does not record the request" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["p.xlsx", "p.json", "p.parquet.gz", "p.txt.gz", "p.v1", "p.gz"])
+@pytest.mark.parametrize("name", ["p.xls", "p.json", "p.parquet.gz", "p.txt.gz", "p.v1", "p.gz"])
 def test_other_suffixes_are_an_error_before_anything_is_written(
     name: str, documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command("pairs", documents, "--out", tmp_path / name) == app.USAGE
-    assert ".parquet, .csv, .tsv, .jsonl and .arrow" in capsys.readouterr().err
+    assert ".parquet, .csv, .tsv, .jsonl, .xlsx and .arrow" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 

@@ -9,7 +9,7 @@ from nearkin.corpus.input_file import InputFile
 SAMPLE = 1 << 16
 """The number of bytes at the beginning of a file that are examined."""
 READABLE = (
-    "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .arrow, "
+    "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .xlsx, .arrow, "
     ".feather, .ipc, .avro, .orc, .tar, .warc and .wet, UTF-8 text with any other suffix, "
     "and these compressed as .gz, .zst, .bz2 and .lz4"
 )
@@ -48,9 +48,9 @@ WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BO
 """The first bytes of text in UTF-16 and UTF-32, in which null bytes are usual."""
 
 
-SPREADSHEET = "a spreadsheet; save its sheet as CSV (UTF-8), and give that file in its place"
-"""The description of the files of Excel, LibreOffice and others."""
-SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+SPREADSHEET = "a spreadsheet; save it as .xlsx, or its sheet as CSV (UTF-8), and give that file"
+"""The description of files of Excel, LibreOffice and others that are not read."""
+SHEET_SUFFIXES = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 SHEET_PARTS = (b"xl/workbook", b"opendocument.spreadsheet")
 """Names that occur near the beginning of the archive of a spreadsheet."""
 

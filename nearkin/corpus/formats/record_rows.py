@@ -46,6 +46,8 @@ class Record(NamedTuple):
     """The bytes or values from which the writer copies the record. None unless requested."""
     skipped: str | None = None
     """The kind of a record that is not a row, and that is only counted. None for a row."""
+    line: int | None = None
+    """The number of the record in its file as its users count, if they count from 1."""
 
 
 class RecordFormat(Format):
@@ -112,7 +114,7 @@ class _WaitingRecords:
         self.size = 0
         fit = [at for at, record in enumerate(records) if record.fault is None]
         rejected = [
-            Rejection(row, record.fault, "")
+            Rejection(row, record.fault, "", record.line)
             for row, record in zip(rows, records, strict=True)
             if record.fault is not None
         ]
@@ -120,7 +122,10 @@ class _WaitingRecords:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
         checked = self._check([records[at] for at in fit])
-        rejected += [Rejection(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected]
+        rejected += [
+            Rejection(rows[fit[at]], reason, raw, records[fit[at]].line)
+            for at, reason, raw in checked.rejected
+        ]
         kept = [fit[at] for at in checked.kept.tolist()]
         return FileSlice(
             np.array([rows[at] for at in kept], np.int64),

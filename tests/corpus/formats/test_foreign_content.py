@@ -13,7 +13,7 @@ from nearkin.errors import UsageError
 from tests.corpus.samples import read_texts, run_command
 
 FOREIGN = {
-    "sheet.xlsx": b"PK\x03\x04" + bytes(100),
+    "sheet.xlsm": b"PK\x03\x04" + bytes(100),
     "scan.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
     "image.bin": b"abc\0def",
     "lines.jsonl": gzip.compress(b'{"text": "a"}\n'),
@@ -38,7 +38,7 @@ def test_content_of_another_format_is_an_error(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", ["customers.xlsx", "old.xls", "sheet.ods", "unnamed"])
+@pytest.mark.parametrize("name", ["customers.xlsm", "old.xls", "sheet.ods", "unnamed"])
 def test_spreadsheet_is_an_error_that_says_what_to_do(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     if name == "old.xls":
@@ -47,7 +47,7 @@ def test_spreadsheet_is_an_error_that_says_what_to_do(name: str, tmp_path: Path)
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("[Content_Types].xml", "<Types/>")
             archive.writestr("xl/workbook.xml", "<workbook/>")
-    with pytest.raises(UsageError, match=r"a spreadsheet; save its sheet as CSV \(UTF-8\)"):
+    with pytest.raises(UsageError, match=r"a spreadsheet; save it as \.xlsx, or its sheet as CSV"):
         nk.dedup(path)
 
 
