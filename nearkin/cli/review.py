@@ -41,7 +41,7 @@ def review(
     ),
     table: Path | None = setting(
         None,
-        "Write the pairs with their texts into a table, and ask nothing.",
+        "Write the pairs into a table with an empty column decision, and ask nothing.",
         OUTPUT,
         metavar="FILE",
     ),
@@ -53,12 +53,14 @@ def review(
 
     Each decision is kept at once, and a pair that is decided is not asked about again. Give the file to `nearkin dedup --decisions`.
 
+    To decide in a spreadsheet, write a table, fill in its column decision (yes or no, duplicate or distinct), and give the table to --decisions of the next run.
+
     Examples:
         nearkin review deduped/
 
         nearkin review deduped/ --decisions decisions.csv --by ada
 
-        nearkin review deduped/ --limit 500 --table doubtful.csv
+        nearkin review deduped/ --limit 500 --table doubtful.xlsx
     """  # noqa: E501
     with file_imports():
         from nearkin.runs.review_queue import (

@@ -10,11 +10,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.quality.evaluate.explain_fields import FieldsExplanation
+from nearkin.quality.evaluate.explain_fields import FieldRelation, FieldsExplanation
 from nearkin.reports.diff import DocumentRole
 from nearkin.reports.model import ClusterExcerpt, RemovedExample
 from nearkin.reports.page import compare_cluster, describe_equal_texts
-from nearkin.reports.terminal.clusters import side_by_side_table
+from nearkin.reports.terminal.clusters import mark_differences, side_by_side_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.runtime.visible_text import make_visible
 from nearkin.stages.measures.explanation import Explanation
@@ -26,6 +26,13 @@ SHOWN_CHARACTERS = 160
 """The number of characters that are shown of a shared passage."""
 SHOWN_EXAMPLES = 6
 """The number of example shingles that are shown of each kind."""
+WIDEST_NAME = 16
+"""The number of characters of a line of the name of a field."""
+RELATION_STYLES = {
+    FieldRelation.EQUAL: "green",
+    FieldRelation.SIMILAR: "yellow",
+    FieldRelation.DIFFERENT: "red",
+}
 FATES = {
     "unique": "kept, without near-duplicates",
     "kept": "kept",
@@ -96,12 +103,29 @@ def _describe_counts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def describe_fields(explanation: FieldsExplanation) -> list[tuple[str, str]]:
-    """Returns the names and values of everything that an explanation of fields contains."""
-    rows = [("verdict", f"{explanation.verdict}: {explanation.why}")]
-    rows += [(field.column, field.describe()) for field in explanation.fields]
-    rows.append(("condition", explanation.accept))
-    rows += _describe_fates(explanation.run)
+    """Returns the names and values of what an explanation of fields contains beside the fields."""
+    rows = [
+        ("verdict", f"{explanation.verdict}: {explanation.why}"),
+        ("condition", explanation.accept),
+        *_describe_fates(explanation.run),
+    ]
     return [(make_visible(name), make_visible(value)) for name, value in rows]
+
+
+def make_fields_table(explanation: FieldsExplanation, *, styled: bool) -> Table:
+    """Returns a table with a row for each field: both values, and how they relate."""
+    table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
+    table.add_column(Text("field", style="dim"), max_width=WIDEST_NAME, overflow="fold")
+    for name in explanation.names:
+        table.add_column(Text(make_visible(name), style="bold"), ratio=1, overflow="fold")
+    table.add_column(Text("comparison", style="dim"), ratio=1, overflow="fold")
+    roles = find_roles(explanation)
+    for field in explanation.fields:
+        first, second = mark_differences(*field.values, styled=styled, roles=roles)
+        comparison = Text(field.relation.value, style=RELATION_STYLES[field.relation])
+        comparison.append(f"\n{make_visible(field.describe_similarity())}", "dim")
+        table.add_row(Text(make_visible(field.column)), first, second, comparison)
+    return table
 
 
 def _describe_fates(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -142,6 +166,8 @@ def print_explanation(explanation: Explanation | FieldsExplanation, console: Con
     """Prints an explanation, and the texts of documents of one column side by side."""
     if isinstance(explanation, FieldsExplanation):
         _print_rows(describe_fields(explanation), console)
+        console.print()
+        console.print(make_fields_table(explanation, styled=console.is_terminal))
         return
     _print_rows(describe_explanation(explanation), console)
     passages = describe_passages(explanation)
@@ -179,7 +205,7 @@ def _label_documents(roles: tuple[DocumentRole, DocumentRole]) -> tuple[str, str
     return f"first{first}", f"second{second}"
 
 
-def find_roles(explanation: Explanation) -> tuple[DocumentRole, DocumentRole]:
+def find_roles(explanation: Explanation | FieldsExplanation) -> tuple[DocumentRole, DocumentRole]:
     """Returns the roles of both documents, which decide how their own words are marked.
 
     If a run kept one of them in the place of the other, the words of the other are lost. In all

@@ -1,7 +1,7 @@
 """The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.columns import FIELDS
+from nearkin.corpus.formats.base import make_unused_name
 from nearkin.engine.result_schema import MATCHED_IN, RELATED_FILE
 from nearkin.errors import UsageError
+from nearkin.quality.evaluate.explain_fields import format_field
 from nearkin.quality.evaluate.scan import ReopenedRun
 from nearkin.runs.reopen import CLUSTERS, open_finished_run
 from nearkin.runs.table_files import TableFile, write_table_file
@@ -31,12 +33,14 @@ SCHEMA = pa.schema(
     [
         ("id_a", pa.large_string()),
         ("id_b", pa.large_string()),
+        ("decision", pa.large_string()),
         ("similarity", pa.float64()),
         ("uncertainty", pa.float64()),
-        ("text_a", pa.large_string()),
-        ("text_b", pa.large_string()),
     ]
 )
+"""The first columns of a table of pairs. Each field of both documents follows."""
+TEXT = "text"
+"""The name of the only field of documents with a text."""
 
 
 class DoubtfulPair(NamedTuple):
@@ -46,8 +50,19 @@ class DoubtfulPair(NamedTuple):
     id_a: str
     id_b: str
     similarity: float
-    text_a: str
-    text_b: str
+    fields_a: Mapping[str, str]
+    """The fields of document a by their names, which all documents of a run have."""
+    fields_b: Mapping[str, str]
+
+    @property
+    def text_a(self) -> str:
+        """Document a as a text, with one line for each of several fields."""
+        return _join_fields(self.fields_a)
+
+    @property
+    def text_b(self) -> str:
+        """Document b as a text."""
+        return _join_fields(self.fields_b)
 
 
 class ReviewQueue(NamedTuple):
@@ -65,16 +80,20 @@ def collect_review_queue(
 ) -> ReviewQueue:
     """Returns the pairs of a finished run that are nearest to its threshold and not yet decided."""
     run, _ = open_finished_run(folder, secret)
-    if run.columns.content not in ("text", "tokens"):
-        compared = {"vector": "vectors", FINGERPRINT: "fingerprints", FIELDS: "several fields"}
+    if run.columns.content not in ("text", "tokens", FIELDS):
+        compared = {"vector": "vectors", FINGERPRINT: "fingerprints"}
         raise UsageError(
             f"{folder} cannot be reviewed: a review shows texts side by side, and this run "
             f"compared {compared[run.columns.content]}"
         )
+    threshold = run.settings.threshold
+    if run.settings.fields:
+        # The similarity of a pair is that of the field in which the two resemble each other least.
+        threshold = min(rule.threshold for rule in run.settings.parsed_fields)
     decided: set[tuple[str, str]] = set()
 
     def skip_decided() -> Iterator[UncertainPair]:
-        for pair in _list_pairs(folder, run.settings.threshold):
+        for pair in _list_pairs(folder, threshold):
             if (ids := (pair.id_a, pair.id_b)) in decisions:
                 decided.add(ids)
             else:
@@ -82,12 +101,12 @@ def collect_review_queue(
 
     # A pair can be in both tables.
     listed = most_uncertain(skip_decided(), limit)
-    texts = _read_texts(run, folder, {id for pair in listed for id in (pair.id_a, pair.id_b)})
+    fields = _read_fields(run, folder, {id for pair in listed for id in (pair.id_a, pair.id_b)})
     pairs = [
-        DoubtfulPair(**pair._asdict(), text_a=texts[pair.id_a], text_b=texts[pair.id_b])
+        DoubtfulPair(**pair._asdict(), fields_a=fields[pair.id_a], fields_b=fields[pair.id_b])
         for pair in listed
     ]
-    return ReviewQueue(run.settings.threshold, pairs, len(decided))
+    return ReviewQueue(threshold, pairs, len(decided))
 
 
 def _list_pairs(folder: Path, threshold: float) -> Iterator[UncertainPair]:
@@ -109,37 +128,60 @@ def _list_pairs(folder: Path, threshold: float) -> Iterator[UncertainPair]:
                         yield UncertainPair.of(id_a, id_b, similarity, threshold)
 
 
-def _read_texts(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, str]:
-    """Returns the texts of documents by their ids. The corpus is read once."""
+def _read_fields(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, dict[str, str]]:
+    """Returns the fields of documents by their ids. The corpus is read once."""
     value_set = pa.array(sorted(ids), pa.large_string())
     all_ids = pq.read_table(folder / CLUSTERS, columns=["id"])["id"].cast(pa.large_string())
-    texts: dict[str, str] = {}
+    fields: dict[str, dict[str, str]] = {}
     for batch in run.corpus.batches(run.columns):
         ids_of_batch = all_ids.slice(batch.first, len(batch.rows))
         is_wanted = pc.is_in(ids_of_batch, value_set=value_set)
         contents = batch.documents[run.columns.content].filter(is_wanted).to_pylist()
         for id, content in zip(ids_of_batch.filter(is_wanted).to_pylist(), contents, strict=True):
-            texts[id] = content if isinstance(content, str) else " ".join(map(str, content))
-        if len(texts) == len(ids):
-            return texts
-    if missing := ids - texts.keys():
+            fields[id] = _to_fields(content)
+        if len(fields) == len(ids):
+            return fields
+    if missing := ids - fields.keys():
         raise UsageError(
             f"the corpus ends before document {min(missing)!r}; the inputs have changed since the "
             "run, run it again"
         )
-    return texts
+    return fields
+
+
+def _to_fields(content: object) -> dict[str, str]:
+    """Returns the fields of a document. A text and tokens are one field."""
+    if isinstance(content, dict):
+        return {name: format_field(value) for name, value in content.items()}
+    return {TEXT: format_field(content)}
+
+
+def _join_fields(fields: Mapping[str, str]) -> str:
+    if list(fields) == [TEXT]:
+        return fields[TEXT]
+    return "\n".join(f"{name}: {value}" for name, value in fields.items())
 
 
 def write_review_table(queue: ReviewQueue, path: Path) -> None:
-    """Writes a review queue as a table with the texts, most uncertain first.
+    """Writes a review queue as a table, most uncertain first, with empty decisions to fill in.
 
     It can be read by its owner alone, because it quotes documents.
     """
-    rows = [pair._asdict() for pair in queue.pairs]
     target = require_free_table(path)
-    table = pa.Table.from_pylist(rows, SCHEMA)
+    table = _make_table(queue.pairs)
     with published_file(path, "nearkin review", Readers.OWNER, replaces=False) as staged:
-        write_table_file(target, staged, SCHEMA, iter(table.to_batches()))
+        write_table_file(target, staged, table.schema, iter(table.to_batches()))
+
+
+def _make_table(pairs: Sequence[DoubtfulPair]) -> pa.Table:
+    table = pa.Table.from_pylist([{**pair._asdict(), "decision": ""} for pair in pairs], SCHEMA)
+    for name in pairs[0].fields_a if pairs else [TEXT]:
+        for side in ("a", "b"):
+            fields = [pair.fields_a if side == "a" else pair.fields_b for pair in pairs]
+            column = make_unused_name(f"{name}_{side}", set(table.column_names))
+            values = pa.array([entry[name] for entry in fields], pa.large_string())
+            table = table.append_column(column, values)
+    return table
 
 
 def require_free_table(path: Path) -> TableFile:

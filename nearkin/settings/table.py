@@ -829,8 +829,8 @@ class FileSettings:
     )
     decisions: Path | None = setting(
         None,
-        "File of decisions about pairs (JSON lines, CSV or parquet). Pairs decided to be the same "
-        "are always in one cluster, and those decided to be different never.",
+        "File of decisions about pairs (JSON lines, CSV, .xlsx or parquet). Pairs decided to be "
+        "the same are always in one cluster, and those decided to be different never.",
         CLUSTERING,
         metavar="FILE",
     )

@@ -24,6 +24,7 @@ from nearkin.runtime.progress import Silent
 from nearkin.settings.decisions import Decision, Decisions, Verdict, read_decisions
 from nearkin.settings.decisions.files import DecisionFile
 from nearkin.settings.spec import Spec
+from tests.corpus.formats.excel_files import read_cells, write_workbook
 
 THRESHOLD = 0.5
 WORDS = [f"word{number}" for number in range(20)]
@@ -149,12 +150,55 @@ def test_queue_is_written_as_a_table(
         queue = collect_review_queue(finished, Decisions(), 3)
         assert table["id_a"].to_pylist() == [pair.id_a for pair in queue.pairs]
         assert table["text_b"].to_pylist() == [pair.text_b for pair in queue.pairs]
+        assert table.column_names[:3] == ["id_a", "id_b", "decision"]
+        assert set(map(str, table["decision"].to_pylist())) <= {"", "None"}
         with pytest.raises(UsageError, match="exists; delete it"):
             write_review_table(queue, path)
         # texts of documents are for their owner alone
         assert path.stat().st_mode & 0o777 == 0o600
         assert of_others.read_text() == "not a file of nearkin"
     assert not decisions.exists()
+
+
+def test_filled_in_workbook_is_a_file_of_decisions(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "queue.xlsx"
+    queue = collect_review_queue(finished, Decisions(), 3)
+    write_review_table(queue, path)
+    assert len(read_decisions(path)) == 0
+    header, *rows = read_cells(path)
+    for row, word in zip(rows, ("yes", "No", None), strict=True):
+        row[header.index("decision")] = word or ""
+    write_workbook(tmp_path / "filled.xlsx", [header, *rows])
+    decisions = read_decisions(tmp_path / "filled.xlsx")
+    first, second, _ = queue.pairs
+    assert decisions.same == [(first.id_a, first.id_b)]
+    assert decisions.different == [(second.id_a, second.id_b)]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a run over several fields."""
+    folder = tmp_path_factory.mktemp("records")
+    rows = [
+        {"id": "p1", "name": "Ada Lovelace", "city": "London"},
+        {"id": "p2", "name": "Ada K. Lovelace", "city": "London"},
+        {"id": "p3", "name": "=Alan Turing", "city": "Wilmslow"},
+    ]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["dedup", str(folder / "in.jsonl"), "--id", "id", "--out", str(folder / "out")]
+    arguments += ["--field", "name:jaccard>=0.5", "--field", "city:jaccard>=0.9"]
+    assert run_command([*arguments, "--shingle", "words:1", "--quiet"]) == 0
+    return folder / "out"
+
+
+def test_records_have_a_column_for_each_field(records: Path, tmp_path: Path) -> None:
+    queue = collect_review_queue(records, Decisions(), 10)
+    write_review_table(queue, tmp_path / "queue.xlsx")
+    header, row = read_cells(tmp_path / "queue.xlsx")
+    assert header[5:] == ["name_a", "name_b", "city_a", "city_b"]
+    assert row[5:] == ["Ada Lovelace", "Ada K. Lovelace", "London", "London"]
+    (pair,) = queue.pairs
+    assert pair.text_b == "name: Ada K. Lovelace\ncity: London"
 
 
 def test_review_without_a_terminal_is_refused(

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,14 @@ from nearkin.stages.measures.fields import holds_for_any
 from nearkin.stages.sketch.resources import SpecResources
 
 
+class FieldRelation(StrEnum):
+    """The relation of the values that two documents have in a field."""
+
+    EQUAL = "equal"
+    SIMILAR = "similar"
+    DIFFERENT = "differs"
+
+
 @dataclass(frozen=True)
 class FieldComparison:
     """The comparison of two documents in one field.
@@ -34,6 +43,7 @@ class FieldComparison:
         similarity: Exact similarity, or None if a document lacks the field.
         distance: Hamming distance of fingerprints in bits, or None.
         holds: True if the field is similar enough.
+        values: Values of the two documents as texts, empty if a document lacks the field.
     """
 
     column: str
@@ -41,16 +51,32 @@ class FieldComparison:
     similarity: float | None
     distance: int | None
     holds: bool
+    values: tuple[str, str]
+
+    @property
+    def relation(self) -> FieldRelation:
+        """The relation of the two values to each other."""
+        if self.similarity is not None and self.values[0] == self.values[1]:
+            return FieldRelation.EQUAL
+        return FieldRelation.SIMILAR if self.holds else FieldRelation.DIFFERENT
 
     def describe(self) -> str:
         """Returns how the value of the field compares with its limit, in words."""
         if self.similarity is None:
             return f"a document lacks it, so that {self.condition} does not hold"
-        value = format_similarity(self.similarity, digits=4)
-        if self.distance is not None:
-            value = f"{self.distance} bits differ"
         relation = "satisfies" if self.holds else "does not satisfy"
-        return f"{value}, which {relation} {self.condition}"
+        return f"{self._describe_value()}, which {relation} {self.condition}"
+
+    def describe_similarity(self) -> str:
+        """Returns the similarity or the distance, and the condition."""
+        return f"{self._describe_value()} ({self.condition})"
+
+    def _describe_value(self) -> str:
+        if self.similarity is None:
+            return "a document lacks it"
+        if self.distance is not None:
+            return f"{self.distance} bits differ"
+        return format_similarity(self.similarity, digits=4)
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,7 @@ def explain_fields(
     measure = measure_of_fields(rules, settings.field_alternatives, settings.spec, resources)
     contents = pa.array([document.content for document in documents], content_arrow_type(columns))
     stored = as_stored(measure.payload_builder().build(contents))
+    values = [cast("Mapping[str, object]", document.content) for document in documents]
     compared = []
     for position, rule in enumerate(rules):
         scored = measure.compare_field(position, FIRST_PAIR, stored)
@@ -101,6 +128,10 @@ def explain_fields(
                 similarity=similarity,
                 distance=_distance_of(rule, similarity),
                 holds=bool(scored.meets_threshold(rule.threshold)[0]),
+                values=(
+                    format_field(values[0][rule.column]),
+                    format_field(values[1][rule.column]),
+                ),
             )
         )
     holds = np.array([[field.holds for field in compared]])
@@ -128,6 +159,20 @@ def explain_fields(
         why=why + outcome,
         run=rows,
     )
+
+
+def format_field(value: object) -> str:
+    r"""Returns the value of a field as a text.
+
+    Examples:
+        >>> format_field(["a", "b"]), format_field(None), format_field(b"\x0f")
+        ('a b', '', '0f')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.hex()
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _distance_of(rule: FieldRule, similarity: float | None) -> int | None:

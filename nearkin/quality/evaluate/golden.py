@@ -36,13 +36,19 @@ from nearkin.runtime.arrow_types import is_binary
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.decisions import Decisions, Verdict, read_decisions
-from nearkin.settings.decisions.files import JSON_LINES, PARQUET, holds_decisions
+from nearkin.settings.decisions.files import (
+    DIFFERENT_WORDS,
+    EXCEL,
+    JSON_LINES,
+    PARQUET,
+    SAME_WORDS,
+    holds_decisions,
+    parse_verdict,
+)
 from nearkin.stages.cluster import kernels
 
 NO_PAIRS = np.empty((0, 2), np.int64)
 """An empty list of pairs."""
-POSITIVE_LABELS = ("1", "true", "yes", "duplicate")
-NEGATIVE_LABELS = ("0", "false", "no", "distinct")
 _CSV_OPTIONS = pa.csv.ConvertOptions(
     column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
     strings_can_be_null=False,
@@ -136,7 +142,7 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and
     `cluster`. Decisions (see `nearkin.settings.decisions.read_decisions`) are labels of pairs.
     """
-    if path.suffix.lower() in JSON_LINES:
+    if path.suffix.lower() in (*JSON_LINES, EXCEL):
         return _golden_set_of_decisions(path, closure=closure)
     try:
         if path.suffix.lower() in PARQUET:
@@ -220,7 +226,7 @@ def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
 
     Without this check, every pair would count as a pair of duplicates.
     """
-    labels = {*POSITIVE_LABELS, *NEGATIVE_LABELS}
+    labels = {*SAME_WORDS, *DIFFERENT_WORDS}
     for name, column in zip(table.column_names, table.columns, strict=True):
         values = {str(value).lower() for value in column.to_pylist()}
         if name not in ("id_a", "id_b") and values and values <= labels:
@@ -231,14 +237,13 @@ def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
 
 
 def _parse_label(text: str, path: Path) -> bool:
-    label = text.lower()
-    if label not in (*POSITIVE_LABELS, *NEGATIVE_LABELS):
+    verdict = parse_verdict(text)
+    if verdict is None:
         raise UsageError(
             f"unknown label {text!r} in {path}; duplicates are labelled "
-            f"{', '.join(POSITIVE_LABELS)}, pairs of distinct documents "
-            f"{', '.join(NEGATIVE_LABELS)}"
+            f"{', '.join(SAME_WORDS)}, pairs of distinct documents {', '.join(DIFFERENT_WORDS)}"
         )
-    return label in POSITIVE_LABELS
+    return verdict is Verdict.SAME
 
 
 @check_arguments

@@ -166,21 +166,25 @@ def two_documents_table(
     roles: tuple[DocumentRole, DocumentRole],
 ) -> Table:
     """Returns a table with two documents side by side, with highlighted differences."""
-    marks = STYLED_MARKS if styled else PLAIN_MARKS
     table = _empty_table()
     table.add_column(left.heading, ratio=1, overflow="fold")
     table.add_column(right.heading, ratio=1, overflow="fold")
-    spans = diff_words(
-        make_visible(left.text),
-        make_visible(right.text),
-        is_cut=may_be_cut(left.text, right.text),
-    )
+    table.add_row(*mark_differences(left.text, right.text, styled=styled, roles=roles))
+    return table
+
+
+def mark_differences(
+    left: str, right: str, *, styled: bool, roles: tuple[DocumentRole, DocumentRole]
+) -> tuple[Text, Text]:
+    """Returns two texts with their differences marked, safe to show."""
+    marks = STYLED_MARKS if styled else PLAIN_MARKS
+    is_cut = may_be_cut(left, right)
+    spans = diff_words(make_visible(left), make_visible(right), is_cut=is_cut)
     spans = _skip_elided_beginning(focus_changes(spans, CONTEXT))
-    table.add_row(
+    return (
         _mark_changes([(span.kind, span.left) for span in spans], marks[roles[0]]),
         _mark_changes([(span.kind, span.right) for span in spans], marks[roles[1]]),
     )
-    return table
 
 
 def print_question(console: Console, title: str, ids: Sequence[str], texts: Sequence[str]) -> None:

@@ -1,15 +1,23 @@
-"""Files of decisions: JSON lines, CSV or parquet with `id_a`, `id_b`, `decision`, `by` and `at`."""
+"""Files of decisions, with the columns `id_a`, `id_b`, `decision`, `by` and `at`.
+
+They are JSON lines, CSV, Excel workbooks or parquet.
+"""
 
 import csv
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from xml.parsers.expat import ExpatError
+from zipfile import BadZipFile
 
 from nearkin.errors import UsageError
 from nearkin.runtime.appended_lines import append_line, format_row, require_header
+from nearkin.runtime.excel_workbook import Value, Workbook
+from nearkin.runtime.excel_writer import format_value
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import require_file_path
 from nearkin.runtime.suggestions import did_you_mean
@@ -22,8 +30,17 @@ COLUMNS = ("id_a", "id_b", "decision", "by", "at")
 REQUIRED = frozenset({"id_a", "id_b", "decision"})
 JSON_LINES = (".jsonl", ".ndjson")
 CSV = ".csv"
+EXCEL = ".xlsx"
 PARQUET = (".parquet", ".pq")
-FORMATS = "a name that ends with .jsonl, .ndjson, .csv, .parquet or .pq"
+FORMATS = "a name that ends with .jsonl, .ndjson, .csv, .xlsx, .parquet or .pq"
+SAME_WORDS = ("same", "duplicate", "yes", "true", "1")
+"""The words that say that two documents are the same, in any case."""
+DIFFERENT_WORDS = ("different", "distinct", "no", "false", "0")
+"""The words that say that two documents are different, in any case."""
+DELIMITERS = ",;\t"
+"""The delimiters of CSV files that spreadsheets write."""
+MAX_VALUE_BYTES = 1 << 27
+"""The largest value of a workbook, in bytes."""
 ID_LIMIT = 1 << 30
 """The largest number of characters of a value in a CSV file."""
 MAX_TABLE_BYTES = 1 << 32
@@ -36,16 +53,19 @@ def read_decisions(path: str | Path) -> Decisions:
     """Reads a file of decisions. Of two decisions about one pair, the later one counts.
 
     Args:
-        path: File of JSON lines, CSV or parquet, by its name. It has the columns `id_a`, `id_b` and
-            `decision` (`same` or `different`), and optionally `by` and `at` (a time as in RFC 3339,
-            for example `2026-05-01T10:30:00Z`). Other columns are ignored.
+        path: File of JSON lines, CSV, Excel or parquet, by its name. It has the columns `id_a`,
+            `id_b` and `decision`, and optionally `by` and `at` (a time as in RFC 3339, for example
+            `2026-05-01T10:30:00Z`). A decision is `same`, `duplicate`, `yes`, `true` or `1`, or
+            `different`, `distinct`, `no`, `false` or `0`, in any case. A row without one is not
+            decided. Other columns are ignored.
 
     Raises:
         UsageError: If the file does not exist or cannot be read, a row is not valid (the message
             names it), or decisions contradict each other.
     """
     path = Path(path)
-    return Decisions.resolve(map(_parse_row, _read_rows(path)), str(path))
+    parsed = map(_parse_row, _read_rows(path))
+    return Decisions.resolve(filter(None, parsed), str(path))
 
 
 def holds_decisions(names: Sequence[str]) -> bool:
@@ -149,6 +169,8 @@ def _read_rows(path: Path) -> Iterator[_Row]:
             yield from _read_json_lines(path)
         elif suffix == CSV:
             yield from _read_csv(path)
+        elif suffix == EXCEL:
+            yield from _read_workbook(path)
         elif suffix in PARQUET:
             yield from _read_parquet(path)
         else:
@@ -192,7 +214,9 @@ def _read_csv(path: Path) -> Iterator[_Row]:
     previous_limit = csv.field_size_limit(ID_LIMIT)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            delimiter = _detect_delimiter(file.readline())
+            file.seek(0)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             try:
                 names = next(reader, [])
                 _require_columns(names, path)
@@ -211,6 +235,38 @@ def _read_csv(path: Path) -> Iterator[_Row]:
                 ) from error
     finally:
         csv.field_size_limit(previous_limit)
+
+
+def _detect_delimiter(header: str) -> str:
+    """Returns the delimiter of a header. In many languages, spreadsheets write a semicolon."""
+    for delimiter in DELIMITERS:
+        if holds_decisions(next(csv.reader([header], delimiter=delimiter), [])):
+            return delimiter
+    return DELIMITERS[0]
+
+
+def _read_workbook(path: Path) -> Iterator[_Row]:
+    with path.open("rb") as file:
+        try:
+            workbook = Workbook(file, str(path), MAX_VALUE_BYTES)
+            names: dict[int, str] = {}
+            for line, values in workbook.rows(workbook.sheets[0]):
+                if names:
+                    yield _Row(f"row {line} of {path}", _format_cells(names, values))
+                else:
+                    names = {column: format_value(value) for column, value in values.items()}
+                    _require_columns(list(names.values()), path)
+        except UsageError:
+            raise
+        except (ValueError, LookupError, ExpatError, BadZipFile, zlib.error) as error:
+            raise UsageError(f"{path} is not a complete Excel workbook ({error})") from error
+    if not names:
+        _require_columns([], path)
+
+
+def _format_cells(names: Mapping[int, str], values: Mapping[int, Value]) -> dict[str, object]:
+    """Returns the values of a row as texts, empty ones for cells without a value."""
+    return {name: format_value(values.get(column, "")) for column, name in names.items()}
 
 
 def _read_parquet(path: Path) -> Iterator[_Row]:
@@ -260,13 +316,33 @@ def _require_columns(names: Sequence[str], path: Path) -> None:
         )
 
 
-def _parse_row(row: _Row) -> Decision:
-    """Returns the decision of a row."""
-    verdict = _require_text(row, "decision")
-    if verdict not in list(Verdict):
+def parse_verdict(word: str) -> Verdict | None:
+    """Returns the verdict that a word stands for, or None if it is unknown.
+
+    Examples:
+        >>> parse_verdict("Yes"), parse_verdict("distinct"), parse_verdict("maybe")
+        (<Verdict.SAME: 'same'>, <Verdict.DIFFERENT: 'different'>, None)
+    """
+    word = word.strip().lower()
+    if word in SAME_WORDS:
+        return Verdict.SAME
+    return Verdict.DIFFERENT if word in DIFFERENT_WORDS else None
+
+
+def _parse_row(row: _Row) -> Decision | None:
+    """Returns the decision of a row, or None if it is empty."""
+    word = row.values.get("decision")
+    if isinstance(word, bool):
+        word = str(word)
+    elif "decision" not in row.values or not (word is None or isinstance(word, str)):
+        word = _require_text(row, "decision")
+    if word is None or not word.strip():
+        return None
+    verdict = parse_verdict(word)
+    if verdict is None:
         raise UsageError(
-            f"{row.place} has the unknown decision {verdict!r}; write "
-            f"{' or '.join(Verdict)}{did_you_mean(verdict, Verdict)}"
+            f"{row.place} has the unknown decision {word!r}; write "
+            f"{' or '.join(Verdict)}{did_you_mean(word, Verdict)}"
         )
     by = row.values.get("by")
     if by is not None and not isinstance(by, str):
@@ -275,7 +351,7 @@ def _parse_row(row: _Row) -> Decision:
         return Decision(
             _require_text(row, "id_a"),
             _require_text(row, "id_b"),
-            Verdict(verdict),
+            verdict,
             by or None,
             _parse_time(row),
         )

@@ -1,5 +1,6 @@
 """Tests of explanations of documents of a run over several fields."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from nearkin.cli.app import run
-from nearkin.quality.evaluate.explain_fields import FieldsExplanation
+from nearkin.quality.evaluate.explain_fields import FieldRelation, FieldsExplanation
+from nearkin.reports.explanation import print_explanation
 from nearkin.runs.reopen import explain_in_run
 from nearkin.stages.measures.explanation import PairVerdict
 
@@ -96,10 +99,30 @@ def test_the_command_shows_all_fields(folder: Path, capsys: pytest.CaptureFixtur
     assert run(given) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "below the threshold" in shown
-    assert "tags 0.2500, which does not satisfy jaccard/tokens>=0.6" in shown
+    assert "differs 0.2500" in shown
     assert f"condition {CONDITION}" in shown
     assert run([*given, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fields"][2]["distance"] == 8
     assert run([*given, "--html", str(folder / "page.html")]) == 2
     assert not (folder / "page.html").exists()
     assert run(["explain", "a", "nobody", "--run", str(folder)]) == 2
+
+
+def test_fields_are_a_table_of_80_columns_with_marked_differences(folder: Path) -> None:
+    output = io.StringIO()
+    print_explanation(explained(folder, "a", "match"), Console(file=output, width=80))
+    lines = output.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    header = next(line for line in lines if line.startswith("field"))
+    assert header.split() == ["field", "a", "match", "comparison"]
+    title = next(line for line in lines if line.startswith("title"))
+    assert "similar" in title
+    # the run kept one of them, so its own words are marked as kept
+    assert "{+the+}" in output.getvalue()
+    relations = [field.relation for field in explained(folder, "a", "match").fields]
+    similar, differs = FieldRelation.SIMILAR, FieldRelation.DIFFERENT
+    assert relations == [similar, differs, similar, differs]
+    equal = explained(folder, "a", "far").fields[0]
+    assert equal.relation is FieldRelation.EQUAL
+    assert equal.values == ("flood at mill", "flood at mill")
+    assert explained(folder, "a", "match").fields[3].values == ("", "")

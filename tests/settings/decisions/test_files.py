@@ -16,6 +16,7 @@ from nearkin.runtime import appended_lines
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.settings.decisions import Decision, Verdict, files, read_decisions
 from nearkin.settings.decisions.files import COLUMNS, DecisionFile
+from tests.corpus.formats.excel_files import write_workbook
 
 AT = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
 HOSTILE_IDS = ["a\rb", "a\nb", 'a"\n,b', "a\x1b[31m", " a ", "", "\x00", "ä\u2028", "=1+1"]
@@ -150,6 +151,76 @@ def test_columns_of_spreadsheets_are_read(tmp_path: Path) -> None:
     path = tmp_path / "decisions.csv"
     path.write_bytes(b"\xef\xbb\xbfnote,id_b,decision,id_a\r\nx,b,same,a\r\n\r\n")
     assert read_decisions(path).same == [("a", "b")]
+
+
+WORDS = {
+    Verdict.SAME: ["same", "Duplicate", "YES", "true", "1", " yes "],
+    Verdict.DIFFERENT: ["different", "Distinct", "NO", "false", "0"],
+}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "semicolons", "tabs", "xlsx", "jsonl", "parquet"])
+def test_tables_that_a_person_has_filled_in_are_read(suffix: str, tmp_path: Path) -> None:
+    rows = [
+        {"id_a": f"a{number}", "id_b": "b", "decision": word, "text_a": "x"}
+        for number, word in enumerate([*WORDS[Verdict.SAME], *WORDS[Verdict.DIFFERENT], "", "  "])
+    ]
+    path = _write_table(tmp_path, suffix, rows)
+    decided = read_decisions(path)
+    same, different = (len(words) for words in WORDS.values())
+    assert len(decided.same) == same
+    assert len(decided.different) == different
+    assert len(decided) == same + different
+
+
+@pytest.mark.parametrize(
+    ("suffix", "place"), [("csv", "line 3"), ("xlsx", "row 3"), ("parquet", "row 2")]
+)
+def test_unknown_words_are_named_with_their_row(suffix: str, place: str, tmp_path: Path) -> None:
+    rows = [{"id_a": "a", "id_b": other, "decision": "maybe"} for other in ("b", "c")]
+    rows[0]["decision"] = ""
+    path = _write_table(tmp_path, suffix, rows)
+    with pytest.raises(UsageError, match=rf"{place} of .* has the unknown decision 'maybe'; write"):
+        read_decisions(path)
+
+
+def _write_table(folder: Path, suffix: str, rows: list[dict[str, str]]) -> Path:
+    path = folder / f"table.{'csv' if suffix in ('semicolons', 'tabs') else suffix}"
+    names = list(rows[0])
+    if suffix == "xlsx":
+        return write_workbook(path, [names, *(list(row.values()) for row in rows)])
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        delimiter = {"csv": ",", "semicolons": ";", "tabs": "\t"}[suffix]
+        lines = [names, *(list(row.values()) for row in rows)]
+        path.write_text("".join(delimiter.join(line) + "\n" for line in lines))
+    return path
+
+
+def test_values_of_other_types_are_decisions(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    rows = {"id_a": [1, 2, 3], "id_b": [4, 5, 6], "decision": [True, False, None]}
+    pq.write_table(pa.table(rows), path)
+    assert read_decisions(path).same == [("1", "4")]
+    assert read_decisions(path).different == [("2", "5")]
+    workbook = write_workbook(
+        tmp_path / "d.xlsx", [["id_a", "id_b", "decision"], [1, 4, 1], [2, 5, 0], [3, 6, ""]]
+    )
+    assert list(read_decisions(workbook)) == list(read_decisions(path))
+
+
+def test_workbooks_that_are_not_decisions_are_refused(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "d.xlsx", [["id_a", "label"], ["a", "b"]])
+    with pytest.raises(UsageError, match="has the columns id_a, label; decisions have"):
+        read_decisions(path)
+    with pytest.raises(UsageError, match="has the columns ; decisions have"):
+        read_decisions(write_workbook(tmp_path / "e.xlsx", []))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UsageError, match="is not a complete Excel workbook"):
+        read_decisions(path)
 
 
 def test_each_decision_is_synced_and_completes_the_last_line(
