@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from nearkin.runs.choose import choose
     from nearkin.runs.fit import fit
+    from nearkin.runs.profile import profile
     from nearkin.runtime.progress import Progress
     from nearkin.service.client.clients import AsyncClient, Client
     from nearkin.settings.keys import HashKey
@@ -101,6 +102,7 @@ __all__ = [
     "passages",
     "plan",
     "polars",
+    "profile",
     "report",
     "results",
     "signatures",
@@ -140,6 +142,7 @@ _HOMES = {
     "plan": "nearkin.quality.plan.capacity",
     "explain": "nearkin.quality.evaluate.explain",
     "fit": "nearkin.runs.fit",
+    "profile": "nearkin.runs.profile",
     "choose": "nearkin.runs.choose",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",

@@ -3,6 +3,7 @@
 Most programs need them for annotations only, for example `nk.results.DedupResult`.
 """
 
+from nearkin.engine.advice import Advice
 from nearkin.engine.blocklist.blocklist import BlockedMatch
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.quality.evaluate.golden import GoldenSet
@@ -13,6 +14,7 @@ from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.tune import OperatingPoint, OperatingPointRecord, Tuning, TuningRecord
 from nearkin.quality.plan.workload import Workload
 from nearkin.reports.model import ReportData
+from nearkin.runs.profile import Profile
 from nearkin.runs.results import (
     CheckResult,
     DecontaminationResult,
@@ -25,6 +27,7 @@ from nearkin.runs.results import (
 from nearkin.stages.measures.explanation import Explanation
 
 __all__ = [
+    "Advice",
     "BlockedMatch",
     "CheckResult",
     "ChosenSettings",
@@ -41,6 +44,7 @@ __all__ = [
     "PassagesResult",
     "Plan",
     "PlannedSettings",
+    "Profile",
     "ReportData",
     "ResultTable",
     "SplitResult",

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
@@ -15,10 +16,10 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_range import COUNT, UNSIGNED_64
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.setting_names import flag_of
 from nearkin.settings.setting import OUTPUT, RUN, VERIFICATION, setting
 
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns, FileCorpus
     from nearkin.engine.chosen_settings import ChosenSettings
     from nearkin.quality.fit.asking import AskedSettings
     from nearkin.quality.fit.result import FitResult
@@ -35,11 +36,10 @@ COMMON_OPTIONS = (
     "page",
     "json",
 )
-READING_OPTIONS = (
-    *("text", "tokens", "vector", "id_column", "delimiter", "encoding", "main_text", "lines"),
-    *("hidden", "follow_links", "include", "exclude"),
-)
-"""The options for reading the inputs, which a run needs as well."""
+
+
+UseOfSettings: TypeAlias = Callable[[Mapping[str, object]], str]
+"""Returns the command that uses chosen settings."""
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -159,7 +159,7 @@ def fit(
     requested_columns = detect_dimensions(corpus, requested_columns)
     print_warnings(warn_of_inputs(corpus, requested_columns))
     progress = o.open_progress(quiet=quiet)
-    command_line = _CommandLine(inputs, _list_reading_options(given, columns, reading), out)
+    use = partial(_write_use, corpus, requested_columns, out)
     if labels is None:
         try:
             chosen = choose_settings(corpus, requested_columns, across, request.workers, progress)
@@ -167,7 +167,7 @@ def fit(
             progress.close()
         _write_settings(chosen, out)
         print_warnings(chosen.warnings)
-        _print_chosen(chosen, command_line, prints_json=json)
+        _print_chosen(chosen, use, prints_json=json)
         return
     if ask is not None:
         asked_fit = ask_for_settings(
@@ -182,7 +182,7 @@ def fit(
             prints_json=json,
         )
         _write_settings(asked_fit, out)
-        _print_asked(asked_fit, command_line, prints_json=json)
+        _print_asked(asked_fit, use, prints_json=json)
         return
     assert golden is not None
     try:
@@ -191,41 +191,26 @@ def fit(
         progress.close()
     _write_settings(fitted, out)
     if page is not None:
-        _write_page(fitted, page, command_line)
+        _write_page(fitted, page, use, inputs)
     print_warnings(fitted.warnings)
-    _print_fitted(fitted, command_line, prints_json=json)
+    _print_fitted(fitted, use, prints_json=json)
 
 
-class _CommandLine(NamedTuple):
-    """The parts of the command that uses the settings."""
+def _write_use(
+    corpus: "FileCorpus", columns: "Columns", out: Path | None, settings: Mapping[str, object]
+) -> str:
+    """Returns the command that removes duplicates with chosen settings, or with their file."""
+    from nearkin.engine.advice import write_command
 
-    inputs: list[str]
-    reading: list[str]
-    out: Path | None
-
-    def describe(self, settings: Mapping[str, object]) -> str:
-        """Returns the command."""
-        from nearkin.reports.terminal.fit import describe_command
-
-        return describe_command(settings, self.inputs, self.reading, self.out)
-
-
-def _list_reading_options(
-    given: GivenOptions, columns: o.ColumnOptions, reading: o.SelectionOptions
-) -> list[str]:
-    """Returns the options for reading the inputs that were given, as on the command line."""
-    values = {**vars(columns), **vars(reading)}
-    options: list[str] = []
-    for name in READING_OPTIONS:
-        if name not in given:
-            continue
-        value = values[name]
-        if isinstance(value, bool):
-            options.append(flag_of(name))
-            continue
-        for text in value if isinstance(value, list) else [value]:
-            options += [flag_of(name), str(text)]
-    return options
+    if "text" in settings:
+        columns = replace(columns, text="text", joined=())
+    options = dict(settings)
+    if out is not None:
+        options = {"settings": out}
+        if "across" in settings:
+            # The column of sources is shown beside a settings file too: the inputs need it.
+            options["across"] = settings["across"]
+    return write_command("dedup", corpus, columns, {**options, "out": "deduped/"})
 
 
 def _write_settings(fitted: "FitResult | AskedSettings | ChosenSettings", out: Path | None) -> None:
@@ -238,19 +223,19 @@ def _write_settings(fitted: "FitResult | AskedSettings | ChosenSettings", out: P
         fitted.write(out)
 
 
-def _write_page(fitted: "FitResult", page: Path, command_line: _CommandLine) -> None:
+def _write_page(fitted: "FitResult", page: Path, use: UseOfSettings, inputs: list[str]) -> None:
     """Writes the HTML page of a fit."""
     from nearkin.reports.files import write_page
     from nearkin.reports.fit_page import render_fit
     from nearkin.runtime.files import SHARED_FILE, disk_errors
 
-    command = command_line.describe(fitted.settings)
-    content = render_fit(fitted, ", ".join(command_line.inputs), command)
+    command = use(fitted.settings)
+    content = render_fit(fitted, ", ".join(inputs), command)
     with disk_errors(page.parent):
         write_page(page, content, SHARED_FILE)
 
 
-def _print_fitted(fitted: "FitResult", command_line: _CommandLine, *, prints_json: bool) -> None:
+def _print_fitted(fitted: "FitResult", use: UseOfSettings, *, prints_json: bool) -> None:
     """Prints the settings that were chosen from labels, and the command that uses them."""
     if prints_json:
         print_json(fitted.to_dict())
@@ -260,10 +245,10 @@ def _print_fitted(fitted: "FitResult", command_line: _CommandLine, *, prints_jso
     from nearkin.reports.terminal.fit import print_fit
 
     print_fit(fitted, Console())
-    _print_command(command_line.describe(fitted.settings))
+    _print_command(use(fitted.settings))
 
 
-def _print_asked(asked: "AskedSettings", command_line: _CommandLine, *, prints_json: bool) -> None:
+def _print_asked(asked: "AskedSettings", use: UseOfSettings, *, prints_json: bool) -> None:
     """Prints the settings that were chosen from answers, and the command that uses them."""
     if prints_json:
         print_json(asked.to_dict())
@@ -273,12 +258,10 @@ def _print_asked(asked: "AskedSettings", command_line: _CommandLine, *, prints_j
     from nearkin.reports.terminal.asking import print_asked
 
     print_asked(asked, Console())
-    _print_command(command_line.describe(asked.settings))
+    _print_command(use(asked.settings))
 
 
-def _print_chosen(
-    chosen: "ChosenSettings", command_line: _CommandLine, *, prints_json: bool
-) -> None:
+def _print_chosen(chosen: "ChosenSettings", use: UseOfSettings, *, prints_json: bool) -> None:
     """Prints the settings that were chosen without labels, and the command that uses them."""
     if prints_json:
         print_json(chosen.to_dict())
@@ -288,7 +271,7 @@ def _print_chosen(
     from nearkin.reports.terminal.fit import print_chosen
 
     print_chosen(chosen, Console())
-    _print_command(command_line.describe(chosen.settings))
+    _print_command(use(chosen.settings))
 
 
 def _print_command(command: str) -> None:

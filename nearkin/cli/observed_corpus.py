@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.cli import options as o
 from nearkin.cli.printing import print_warnings
@@ -11,6 +11,7 @@ from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import INPUT, Need, setting
 
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns, FileCorpus
     from nearkin.engine.keywords import RunParameters
     from nearkin.quality.plan.distribution import Distribution
     from nearkin.settings.spec import Spec
@@ -44,13 +45,22 @@ OF_A_CORPUS = {
 """The options that have no effect without a corpus."""
 
 
+class ObservedInputs(NamedTuple):
+    """What is known of a corpus, or of none."""
+
+    distribution: "Distribution | None"
+    spec: "Spec"
+    corpus: "FileCorpus | None"
+    columns: "Columns"
+
+
 def observe_inputs(
     inputs: list[str] | None,
     sampling: SampleOptions,
     reading: o.SelectionOptions,
     parameters: "RunParameters",
     across: str | None = None,
-) -> "tuple[Distribution | None, Spec]":
+) -> ObservedInputs:
     """Returns the similarities of the pairs of a corpus, and the Spec."""
     import tempfile
 
@@ -67,7 +77,7 @@ def observe_inputs(
     if not inputs:
         if parameters.get("measure") == "cosine":
             columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
-        return None, spec_of(parameters, columns)
+        return ObservedInputs(None, spec_of(parameters, columns), None, columns)
     corpus = FileCorpus.open(inputs, selection=reading.selection)
     print_warnings(warn_of_inputs(corpus, columns))
     columns = detect_dimensions(corpus, columns)
@@ -88,4 +98,4 @@ def observe_inputs(
         workers=workers,
         across=across,
     )
-    return distribution, spec
+    return ObservedInputs(distribution, spec, corpus, columns)

@@ -364,12 +364,11 @@ def plan(
     # They are checked before a measurement, which takes a minute.
     distribution = None
     if inputs:
-        distribution, observed_spec = observe_inputs(
-            inputs, sampling, reading, o.parameters_of(spec)
-        )
-        planned_spec = None if spec.to_spec() is None else observed_spec
+        observed = observe_inputs(inputs, sampling, reading, o.parameters_of(spec))
+        distribution = observed.distribution
+        planned_spec = None if spec.to_spec() is None else observed.spec
         if sampling.vector is not None:
-            planned_spec = observed_spec
+            planned_spec = observed.spec
     else:
         planned_spec = spec.to_spec()
     planned_workload = workload.to_workload(distribution)

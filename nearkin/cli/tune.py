@@ -211,13 +211,14 @@ def tune(
         threshold = decision_fit.threshold
     parameters = signature.to_parameters(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
-    distribution, spec = observe_inputs(inputs, of_texts, reading, parameters, across)
+    observed = observe_inputs(inputs, of_texts, reading, parameters, across)
+    distribution = observed.distribution
     corpus_size = documents if distribution is None else distribution.documents
     print_warnings(warn_of_preset_size(preset, corpus_size))
     tuning = find_operating_points(
         threshold,
         recall,
-        spec=spec,
+        spec=observed.spec,
         budget=budget,
         documents=documents,
         distribution=distribution,
@@ -239,17 +240,18 @@ def tune(
         if decision_fit is not None:
             sys.stdout.write("\n".join([*decision_fit.describe(), "", ""]))
         _print_tuning(tuning, show)
+        if distribution is not None and distribution.profile is not None:
+            advice = tuning.advice.explain(observed.corpus, observed.columns)
+            sys.stdout.write(f"\n{advice}\n")
         return
     of_vectors = replace(sampling, text=None)
-    vector_distribution, vector_spec = observe_inputs(
-        inputs, of_vectors, reading, {"measure": "cosine"}, across
-    )
+    observed_vectors = observe_inputs(inputs, of_vectors, reading, {"measure": "cosine"}, across)
     vector_tuning = find_operating_points(
         vector_threshold,
         recall,
-        spec=vector_spec,
+        spec=observed_vectors.spec,
         documents=documents,
-        distribution=vector_distribution,
+        distribution=observed_vectors.distribution,
     )
     if json:
         print_json({"text": tuning.to_dict(), "vector": vector_tuning.to_dict()})

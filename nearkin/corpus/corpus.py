@@ -119,6 +119,8 @@ class FileCorpus:
         ahead: The number of bytes up to which parts of a file are decoded ahead.
 
     Attributes:
+        inputs: The paths, globs, folders and URLs that name the files, if they were found by them.
+        selection: The rules by which files of folders were found.
         row_remedy: The end of a message about a row that is not a document.
         statuses: The status of each file that was read, by its path. A file has changed if its
             status differs later.
@@ -135,6 +137,8 @@ class FileCorpus:
     ) -> None:
         require_choice("on_error", on_error, ON_ERROR)
         self.files = tuple(files)
+        self.inputs: tuple[str, ...] = ()
+        self.selection = Selection()
         self.on_error = on_error
         self._parquet = Parquet(ahead)
         self._formats = {
@@ -168,7 +172,10 @@ class FileCorpus:
         Up to `ahead` bytes, parts of a file are decoded ahead.
         """
         found = find_inputs(inputs, selection)
-        return cls(found.files, on_error, ahead, found.skipped, found.searched, found.tables)
+        corpus = cls(found.files, on_error, ahead, found.skipped, found.searched, found.tables)
+        corpus.inputs = tuple(map(str, inputs))
+        corpus.selection = selection or Selection()
+        return corpus
 
     @property
     def tables(self) -> list[TableRecord]:

@@ -15,8 +15,6 @@ USUAL_THRESHOLD = 0.8
 """The largest threshold by which documents are judged as short. A user who sets a higher one does
 not want copies with small edits, so a document does not count as short because it cannot have any.
 """
-CHOICE_FOR_SHORT_TEXTS = "nearkin fit FILES chooses settings for short texts"
-"""The advice for short texts."""
 
 
 class ShortDocumentCounts(NamedTuple):

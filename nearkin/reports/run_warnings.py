@@ -14,6 +14,7 @@ from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.corpus.rejects import describe_rejections, list_top_reasons
+from nearkin.engine.advice import advise
 from nearkin.engine.options import (
     BETWEEN_INPUTS,
     MOST_FIELD_SHINGLES,
@@ -21,7 +22,6 @@ from nearkin.engine.options import (
 )
 from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.short_documents import (
-    CHOICE_FOR_SHORT_TEXTS,
     USUAL_THRESHOLD,
     ShortDocumentCounts,
 )
@@ -303,11 +303,12 @@ def warn_of_short_documents(run: "Run") -> list[str]:
             "shingle and match only the same text"
         )
     if options.fields:
-        advice = f"lower limits in {name_setting('fields')}"
+        limits = f"lower limits in {name_setting('fields')}"
         if options.spec.unit == "words":
-            advice = f"{name_setting('shingle', 'chars:3')} and {advice}"
-        return [f"{text}. To compare short texts, use {advice}"]
-    return [f"{text}. {CHOICE_FOR_SHORT_TEXTS}"]
+            limits = f"{name_setting('shingle', 'chars:3')} and {limits}"
+        return [f"{text}. To compare short texts, use {limits}"]
+    advice = advise(None, are_short=True)
+    return [f"{text}. {advice.explain(run.corpus, run.columns)}"]
 
 
 def warn_of_duplicates_left(run: "Run") -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Unpack, cast
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.engine.advice import advise
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of, memory_of
@@ -165,7 +166,8 @@ def choose_for_run(
         return chosen
     workers = workers_or_cores(parameters.get("workers"))
     with PeakMemory() as memory:
-        chosen = _choose(documents, workers, progress, memory_of(parameters))
+        remedy = _advise_answers(corpus, columns)
+        chosen = _choose(documents, workers, progress, memory_of(parameters), remedy)
     return replace(chosen, peak_memory=memory.peak)
 
 
@@ -199,11 +201,17 @@ def choose_settings(
         )
     documents = read_sample(corpus, columns, across, progress)
     chosen = _choose_for_logs(documents, columns)
-    return chosen or _choose(documents, workers, progress, AUTOMATIC)
+    remedy = _advise_answers(corpus, columns)
+    return chosen or _choose(documents, workers, progress, AUTOMATIC, remedy)
+
+
+def _advise_answers(corpus: Corpus, columns: Columns) -> str:
+    """Returns what to do if no settings remove documents without doubt."""
+    return advise(None, are_short=True, have_gap=False).explain(corpus, columns)
 
 
 def _choose(
-    documents: FitDocuments, workers: int, progress: Progress, memory: int | str
+    documents: FitDocuments, workers: int, progress: Progress, memory: int | str, remedy: str
 ) -> ChosenSettings:
     """Chooses settings for the documents of a sample."""
     table = make_table(documents)
@@ -220,8 +228,7 @@ def _choose(
     warnings = []
     if best is None and any(one.removed for one in tried):
         warnings.append(
-            "no settings remove documents without doubt, so the defaults stay; choose "
-            "settings from labels or answers, for example with nearkin fit --ask 50"
+            f"no settings remove documents without doubt, so the defaults stay. {remedy}"
         )
     if best is not None:
         settings = {

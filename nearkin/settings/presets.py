@@ -10,24 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TypedDict
 
-from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import require_choice
 
 PRESETS = ("web", "articles", "records", "bibliography", "logs", "code", "titles")
 """The names of the presets. Each is a file of the package."""
-NOTABLE_FALL = 0.01
-"""The difference of precision from which on it falls with the size."""
-
-
-class MeasuredRecord(TypedDict):
-    """The measurement of a preset as a JSON object. `Preset` documents the members."""
-
-    data: str
-    rows: list[int]
-    precision: list[float]
 
 
 @dataclass(frozen=True)
@@ -60,29 +48,10 @@ class Preset:
         require_choice("preset", name, PRESETS)
         return _read(name)
 
-    def to_record(self) -> MeasuredRecord:
-        """Returns the measurement as a JSON object."""
-        return {"data": self.data, "rows": list(self.rows), "precision": list(self.precision)}
-
-    @property
-    def falls_with_size(self) -> bool:
-        """True if the precision at the largest number of rows is below that at a smaller one."""
-        return self.precision[-1] < max(self.precision) - NOTABLE_FALL
-
     @property
     def measured_rows(self) -> str:
         """The numbers of rows between which the preset was measured, in words."""
         return f"{self.rows[0]:,} to {self.rows[-1]:,} rows"
-
-    @property
-    def measurement(self) -> str:
-        """The measurement in words: the data, the rows, and the share of the right removals."""
-        shares = ", ".join(
-            f"{format_percent(share)} at {rows:,}"
-            for rows, share in zip(self.rows, self.precision, strict=True)
-        )
-        fall = "; precision falls with size" if self.falls_with_size else ""
-        return f"{self.measured_rows} of {self.data}; removals that were right: {shares}{fall}"
 
     def warn_of_size(self, documents: int) -> str | None:
         """Returns a warning if a corpus is larger than those that the preset was measured on."""

@@ -185,6 +185,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "sketch": lambda parts: (nk.sketch, {"texts": TEXTS}),
     "frequencies": lambda parts: (nk.frequencies, {"data": TEXTS}),
     "observe": lambda parts: (nk.observe, {"data": TEXTS}),
+    "profile": lambda parts: (nk.profile, {"data": TEXTS}),
     "fit": lambda parts: (nk.fit, {"data": DOCUMENTS, "labels": TRUE_CLUSTERS, "id": "id"}),
     "FitResult.write": lambda parts: (parts.fitted.write, {"path": parts.folder / "fit.toml"}),
     "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),

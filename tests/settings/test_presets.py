@@ -52,15 +52,6 @@ def test_each_preset_states_its_data_sizes_and_precision(name: str) -> None:
     assert f"preset={name!r} was measured on 1,000 to 100,000 rows of {preset.data}" in warning
 
 
-def test_measurement_says_that_precision_falls_with_the_size() -> None:
-    preset = replace(Preset.read("web"), data="pages", rows=(10, 20), precision=(0.99, 0.95))
-    assert preset.measurement == (
-        "10 to 20 rows of pages; removals that were right: 99.0% at 10, 95.0% at 20; precision "
-        "falls with size"
-    )
-    assert "falls" not in replace(preset, precision=(0.95, 0.99)).measurement
-
-
 def call_functions(corpus: Path, **parameters: Any) -> None:
     """Calls the functions that take a preset."""
     nk.dedup(corpus, **parameters)
@@ -117,18 +108,6 @@ def test_commands_say_that_a_run_is_larger_than_measured(
     for command in commands:
         assert run([*command, "--preset", "records"]) == 0
         assert SMALL in " ".join(capsys.readouterr().err.split()), command
-
-
-def test_tune_says_for_which_sizes_the_starting_point_was_measured(
-    corpus: Path, capsys: pytest.CaptureFixture[str], measured_on_few_rows: None
-) -> None:
-    assert run(["tune", str(corpus)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "measured on 10 to 20 rows of people" in shown
-    assert "99.0% at 10, 90.0% at 20; precision falls with size" in shown
-    assert f"This corpus has 40 documents, and --preset logs was {SMALL}" in shown
-    data = nk.tune(distribution=nk.observe(TEXTS)).to_dict()["data"]
-    assert data["measured"] == {"data": "people", "rows": [10, 20], "precision": [0.99, 0.9]}
 
 
 def test_unknown_preset_of_options_is_refused() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.advice import Advice, AdviceRecord
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.presets import MeasuredRecord, Preset
 from nearkin.settings.spec import Spec
 
 PROFILE_CHARACTERS = 4000
@@ -176,19 +176,9 @@ class DataKind(NamedTuple):
     """A kind of data, and the limits that decide it."""
 
     name: str
-    """The name, which is also that of the preset to start with."""
+    """The name, which is also that of a preset."""
     description: str
     limits: tuple[Limits, ...]
-
-    @property
-    def preset(self) -> Preset:
-        """The preset to start with."""
-        return Preset.read(self.name)
-
-    @property
-    def starting_point(self) -> str:
-        """The setting to start with, in the form in which the reader can set it."""
-        return name_setting("preset", self.name)
 
 
 ANY = float("inf")
@@ -258,12 +248,11 @@ class DataRecord(TypedDict):
         scripts: Share of the letters by Unicode script.
         template_share: Number of templates relative to the number of distinct texts.
         kind: Name of the nearest kind of data, or None.
-        preset: Name of the preset to start with, or None.
-        measured: What this preset was measured on, or None.
         pairs: Number of pairs of a document at each similarity and above.
         crowding: Density of pairs around the threshold (see `Distribution.crowding`), or None if
             too few pairs were compared.
         warnings: Reasons for which the settings cannot work well.
+        advice: What to run next.
     """
 
     sampled: int
@@ -280,11 +269,10 @@ class DataRecord(TypedDict):
     code_lines: float
     scripts: dict[str, float]
     kind: str | None
-    preset: str | None
-    measured: MeasuredRecord | None
     pairs: dict[str, float]
     crowding: float | None
     warnings: list[str]
+    advice: AdviceRecord
 
 
 def profile_texts(texts: pa.Array, shingles: np.ndarray, exact_copies: float = 0.0) -> DataProfile:
@@ -370,15 +358,12 @@ def warn_of_unspaced_scripts(profile: DataProfile, spec: Spec) -> str | None:
     )
 
 
-def warn_of_size(profile: DataProfile, documents: int) -> str | None:
-    """Returns a warning if a corpus is larger than the preset to start with was measured on."""
-    kind = find_kind(profile)
-    warning = None if kind is None else kind.preset.warn_of_size(documents)
-    return None if warning is None else f"{warning[0].upper()}{warning[1:]}."
-
-
 def to_record(
-    profile: DataProfile, pairs: dict[str, float], crowding: float | None, warnings: Sequence[str]
+    profile: DataProfile,
+    pairs: dict[str, float],
+    crowding: float | None,
+    warnings: Sequence[str],
+    advice: Advice,
 ) -> DataRecord:
     """Returns a description of texts as a JSON object."""
     kind = find_kind(profile)
@@ -397,9 +382,8 @@ def to_record(
         "code_lines": profile.code_lines,
         "scripts": dict(profile.scripts),
         "kind": None if kind is None else kind.name,
-        "preset": None if kind is None else kind.name,
-        "measured": None if kind is None else kind.preset.to_record(),
         "pairs": pairs,
         "crowding": crowding,
         "warnings": list(warnings),
+        "advice": advice.to_record(),
     }

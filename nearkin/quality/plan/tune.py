@@ -11,12 +11,13 @@ from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
-from nearkin.engine.short_documents import CHOICE_FOR_SHORT_TEXTS, count_short_documents
+from nearkin.engine.advice import Advice, advise
+from nearkin.engine.short_documents import count_short_documents
 from nearkin.errors import UsageError
 from nearkin.quality.plan.data_kind import (
     DataRecord,
+    find_kind,
     to_record,
-    warn_of_size,
     warn_of_unspaced_scripts,
 )
 from nearkin.quality.plan.distribution import Distribution
@@ -194,30 +195,44 @@ class Tuning:
         return counts.is_notable(int(np.count_nonzero(shingles)))
 
     @property
+    def has_gap(self) -> bool:
+        """True if few sampled pairs are about as similar as the threshold, or too few are known."""
+        crowding = self.distribution.crowding(self.threshold)
+        return crowding is None or crowding <= MAX_CROWDING
+
+    @property
+    def advice(self) -> Advice:
+        """What to run next over the documents."""
+        profile = self.distribution.profile
+        kind = None if profile is None else find_kind(profile)
+        return advise(
+            None if kind is None else kind.name,
+            are_short=self.has_short_texts,
+            have_gap=self.has_gap,
+        )
+
+    @property
     def warnings(self) -> list[str]:
         """The reasons for which the settings cannot work well with the sampled texts."""
         warnings = []
         if self.has_short_texts:
             warnings.append(
                 f"Most sampled texts are too short for shingles {self.spec.shingle} and the "
-                f"threshold {self.threshold:g}. {CHOICE_FOR_SHORT_TEXTS}."
+                f"threshold {self.threshold:g}."
             )
         crowding = self.distribution.crowding(self.threshold)
-        if crowding is not None and crowding > MAX_CROWDING:
+        if crowding is not None and not self.has_gap:
             warnings.append(
                 f"The similarities have no gap around the threshold {self.threshold:g}: pairs are "
                 f"{crowding:.2g} times as dense there as on average from there up (with a gap: at "
                 f"most {MAX_CROWDING:g} times). The threshold separates pairs that are about "
-                "equally similar: nearkin fit chooses one from labels or answers."
+                "equally similar."
             )
         profile = self.distribution.profile
         if profile is not None:
             unspaced = warn_of_unspaced_scripts(profile, self.spec)
             if unspaced is not None:
                 warnings.append(unspaced)
-            size = warn_of_size(profile, self.distribution.documents)
-            if size is not None:
-                warnings.append(size)
         return warnings
 
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:
@@ -258,6 +273,7 @@ class Tuning:
                 },
                 crowding=self.distribution.crowding(self.threshold),
                 warnings=self.warnings,
+                advice=self.advice,
             )
         return record
 

@@ -1,7 +1,6 @@
 """Prints the result of a fit on a terminal of 80 columns."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +12,6 @@ from nearkin.quality.fit.result import FitResult, FittedSettings, LabelCounts, W
 from nearkin.reports.terminal.tables import text_table
 from nearkin.runtime.number_format import format_count, format_fraction, format_similarity
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.choices import ClusterMethod
 
@@ -149,20 +147,3 @@ def _format_document(id: str, text: str) -> Text:
     quoted = Text(make_visible(id), style="dim")
     quoted.append(f"\n{make_visible(excerpt)}", style="not dim")
     return quoted
-
-
-def describe_command(
-    settings: Mapping[str, object], inputs: Sequence[str], reading: Sequence[str], out: Path | None
-) -> str:
-    """Returns the command that removes duplicates with the settings of a fit."""
-    # The column of sources is shown beside a settings file too, because the inputs need it.
-    options = [] if out is None else ["--settings", str(out)]
-    if "text" in settings and "--text" in reading:
-        place = reading.index("--text")
-        reading = [*reading[:place], *reading[place + 2 :]]
-    for name, value in settings.items():
-        if out is not None and name != "across":
-            continue
-        text = ",".join(value) if isinstance(value, list) else str(value)
-        options += [f"--{name}", text]
-    return join_command(["nearkin", "dedup", *inputs, *reading, *options, "--out", "deduped/"])

@@ -196,12 +196,7 @@ def describe_data(tuning: Tuning) -> list[tuple[str, str]]:
     kind = find_kind(profile)
     if kind is None:
         return [*rows, ("kind", "not a known kind of data")]
-    return [
-        *rows,
-        ("nearest kind", f"{kind.name}: {kind.description}"),
-        ("starting point", kind.starting_point),
-        ("measured on", kind.preset.measurement),
-    ]
+    return [*rows, ("nearest kind", f"{kind.name}: {kind.description}")]
 
 
 def _describe_lengths(profile: DataProfile, shingle: str) -> str:

@@ -34,20 +34,20 @@ PRESETS_OF_RUNNING_TEXT = {"web", "articles"}
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "licence texts"])
-def test_tuning_names_the_preset_of_a_made_set_as_the_starting_point(name: str) -> None:
+def test_tuning_names_the_kind_of_a_made_set(name: str) -> None:
     labelled = make_set(name, Places(), 0.3)
     assert labelled is not None
     data = nk.tune(distribution=nk.observe(labelled.texts)).to_dict()["data"]
     assert data is not None
     expected = "web" if labelled.kind in PRESETS_OF_RUNNING_TEXT else labelled.kind
-    assert data["preset"] == expected
+    assert data["kind"] == expected
 
 
-def test_tuning_names_the_preset_of_code_for_the_files_of_a_folder() -> None:
+def test_tuning_advises_the_preset_of_code_for_the_files_of_a_folder() -> None:
     texts = [path.read_text("utf-8") for path in sorted((ROOT / "nearkin").rglob("*.py"))[:100]]
     data = nk.tune(distribution=nk.observe(texts)).to_dict()["data"]
     assert data is not None
-    assert data["preset"] == "code"
+    assert data["advice"]["settings"] == {"preset": "code"}
 
 
 def test_every_set_is_of_the_kind_of_a_preset() -> None:

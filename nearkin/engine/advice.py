@@ -1,0 +1,173 @@
+"""What to run next over the documents at hand: the one advice of runs, tuning, fits and profiles.
+
+An advice is a whole command that can be pasted into a shell, or a call in Python, with the inputs
+and the options that read them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypedDict
+
+from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.inputs import Selection
+from nearkin.runtime.setting_names import SettingForm, current_form, flag_of
+from nearkin.runtime.shell_quoting import join_command
+
+ANSWERS = 50
+"""The number of pairs about which an advised fit asks."""
+INDENT = "  "
+"""The beginning of a line of a message that is a command. Such a line is printed unbroken."""
+DATA = "data"
+"""The name of documents in memory in an advised call."""
+UNKNOWN_FILES = "FILES"
+"""The name of inputs in an advised command if they are not files."""
+REPEATED = ("include", "exclude")
+"""The options of reading that are repeated for each value."""
+CODE = "code"
+"""The kind of data, and the preset, that needs no choice."""
+
+
+class NextStep(Enum):
+    """What to do next with documents."""
+
+    DEDUP = "dedup"
+    CHOOSE = "choose"
+    ASK = "ask"
+
+
+SETTINGS_FILE = {"out": "settings.toml"}
+OPTIONS_OF_STEPS: Mapping[NextStep, tuple[str, Mapping[str, object]]] = {
+    NextStep.DEDUP: ("dedup", {"out": "deduped/"}),
+    NextStep.CHOOSE: ("fit", SETTINGS_FILE),
+    NextStep.ASK: ("fit", {"ask": ANSWERS, **SETTINGS_FILE}),
+}
+"""The command of each step, and its options beside those that read the inputs."""
+
+
+class AdviceRecord(TypedDict):
+    """An advice as a JSON object. `Advice` documents the members."""
+
+    step: str
+    reason: str
+    settings: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to run next over documents, and why.
+
+    Attributes:
+        step: Next step.
+        reason: Reason, as a sentence without an end.
+        settings: Settings of the step.
+    """
+
+    step: NextStep
+    reason: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def describe(self, corpus: Corpus | None, columns: Columns) -> str:
+        """Returns the command or the call, in the form in which the reader can run it.
+
+        Examples:
+            >>> print(Advice(NextStep.CHOOSE, "").describe(None, Columns("name", joined=("city",))))
+            nk.choose(data, text=['name', 'city'])
+        """
+        is_call = current_form() is not SettingForm.OPTION
+        if is_call and self.step is not NextStep.ASK:
+            return _write_call(self.step.value, corpus, {**_list_columns(columns), **self.settings})
+        command, options = OPTIONS_OF_STEPS[self.step]
+        return write_command(command, corpus, columns, {**self.settings, **options})
+
+    def to_record(self) -> AdviceRecord:
+        """Returns the advice as a JSON object."""
+        return {
+            "step": self.step.value,
+            "reason": self.reason,
+            "settings": dict(self.settings),
+        }
+
+    def explain(self, corpus: Corpus | None, columns: Columns) -> str:
+        """Returns the reason, and the command on a line of its own."""
+        return f"{self.reason}:\n{INDENT}{self.describe(corpus, columns)}"
+
+
+def advise(kind: str | None, *, are_short: bool, have_gap: bool = True) -> Advice:
+    """Returns what to run over documents of a kind.
+
+    Args:
+        kind: Name of the nearest kind of data (`nearkin.quality.plan.data_kind`), or None.
+        are_short: Whether most texts are too short for the settings that they are compared with.
+        have_gap: Whether few pairs are about as similar as the threshold. Otherwise, only a person
+            can tell duplicates and similar documents apart.
+
+    Examples:
+        >>> advise("records", are_short=True).step, dict(advise("code", are_short=False).settings)
+        (<NextStep.CHOOSE: 'choose'>, {'preset': 'code'})
+    """
+    if kind == CODE:
+        return Advice(NextStep.DEDUP, "Source code has settings of its own", {"preset": CODE})
+    if not have_gap:
+        return Advice(NextStep.ASK, f"Answers about {ANSWERS} pairs decide what a duplicate is")
+    if are_short:
+        return Advice(NextStep.CHOOSE, "To choose settings for short texts")
+    return Advice(NextStep.DEDUP, "The defaults suit these texts")
+
+
+def write_command(
+    command: str, corpus: Corpus | None, columns: Columns, options: Mapping[str, object]
+) -> str:
+    """Returns a command over the inputs of a corpus, in one line.
+
+    Examples:
+        >>> write_command("fit", None, Columns("title"), {"ask": 50, "out": "settings.toml"})
+        'nearkin fit FILES --text title --ask 50 --out settings.toml'
+    """
+    inputs: Sequence[str] = (UNKNOWN_FILES,)
+    selection: Mapping[str, object] = {}
+    if isinstance(corpus, FileCorpus):
+        inputs = corpus.inputs
+        selection = _list_given(corpus.selection)
+    given = {**_list_columns(columns), **selection, **options}
+    words = [word for name, value in given.items() for word in _write_option(name, value)]
+    return join_command(["nearkin", command, *inputs, *words])
+
+
+def _list_columns(columns: Columns) -> dict[str, object]:
+    """Returns the settings of columns that are not the default."""
+    texts = [name for name in (columns.text, *columns.joined) if name is not None]
+    settings = {
+        "text": texts if len(texts) > 1 else columns.text,
+        "tokens": columns.tokens,
+        "vector": columns.vector,
+        "id": columns.id,
+        "delimiter": columns.delimiter,
+        "encoding": columns.encoding,
+        "main_text": columns.main_text,
+        "lines": columns.lines,
+    }
+    default = Columns().text
+    return {name: value for name, value in settings.items() if value and value != default}
+
+
+def _list_given(selection: Selection) -> dict[str, object]:
+    """Returns the rules of a selection that are not the default."""
+    default = vars(Selection())
+    return {name: value for name, value in vars(selection).items() if value != default[name]}
+
+
+def _write_option(name: str, value: object) -> list[str]:
+    if value is True:
+        return [flag_of(name)]
+    if name in REPEATED and isinstance(value, tuple):
+        return [word for pattern in value for word in (flag_of(name), pattern)]
+    return [flag_of(name), ",".join(value) if isinstance(value, list) else str(value)]
+
+
+def _write_call(function: str, corpus: Corpus | None, arguments: Mapping[str, object]) -> str:
+    data = DATA
+    if isinstance(corpus, FileCorpus) and corpus.inputs:
+        data = repr(corpus.inputs[0] if len(corpus.inputs) == 1 else list(corpus.inputs))
+    written = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return f"nk.{function}({data}{written})"
