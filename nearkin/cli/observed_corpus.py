@@ -46,7 +46,7 @@ OF_A_CORPUS = {
 
 
 class ObservedInputs(NamedTuple):
-    """What is known of a corpus, or of none."""
+    """The similarities in a corpus, if there is one, with its Spec and its columns."""
 
     distribution: "Distribution | None"
     spec: "Spec"

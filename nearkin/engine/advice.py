@@ -1,4 +1,4 @@
-"""What to run next over the documents at hand: the one advice of runs, tuning, fits and profiles.
+"""The advice of runs, tuning, fits and profiles: the command or the call to run next.
 
 An advice is a whole command that can be pasted into a shell, or a call in Python, with the inputs
 and the options that read them.
@@ -29,7 +29,7 @@ CODE = "code"
 
 
 class NextStep(Enum):
-    """What to do next with documents."""
+    """The next step with documents."""
 
     DEDUP = "dedup"
     CHOOSE = "choose"
@@ -55,7 +55,7 @@ class AdviceRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Advice:
-    """What to run next over documents, and why.
+    """A command or a call to run next over documents, and the reason.
 
     Attributes:
         step: Next step.

@@ -20,7 +20,7 @@ from nearkin.stages.measures import measure_of
 
 @dataclass(frozen=True, repr=False)
 class Profile:
-    """What documents are like, and what to run over them.
+    """A description of documents, with the call to run next over them.
 
     Attributes:
         documents: Number of documents.

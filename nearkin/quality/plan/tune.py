@@ -202,7 +202,7 @@ class Tuning:
 
     @property
     def advice(self) -> Advice:
-        """What to run next over the documents."""
+        """The command to run next over the documents."""
         profile = self.distribution.profile
         kind = None if profile is None else find_kind(profile)
         return advise(
