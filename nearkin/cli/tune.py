@@ -241,7 +241,9 @@ def tune(
             sys.stdout.write("\n".join([*decision_fit.describe(), "", ""]))
         _print_tuning(tuning, show)
         if distribution is not None and distribution.profile is not None:
-            advice = tuning.advice.explain(observed.corpus, observed.columns)
+            from nearkin.engine.advice import explain_advice
+
+            advice = explain_advice(tuning.advice, observed.corpus, observed.columns)
             sys.stdout.write(f"\n{advice}\n")
         return
     of_vectors = replace(sampling, text=None)

@@ -67,30 +67,35 @@ class Advice:
     reason: str
     settings: Mapping[str, object] = field(default_factory=dict)
 
-    def describe(self, corpus: Corpus | None, columns: Columns) -> str:
-        """Returns the command or the call, in the form in which the reader can run it.
 
-        Examples:
-            >>> print(Advice(NextStep.CHOOSE, "").describe(None, Columns("name", joined=("city",))))
-            nk.choose(data, text=['name', 'city'])
-        """
-        is_call = current_form() is not SettingForm.OPTION
-        if is_call and self.step is not NextStep.ASK:
-            return _write_call(self.step.value, corpus, {**_list_columns(columns), **self.settings})
-        command, options = OPTIONS_OF_STEPS[self.step]
-        return write_command(command, corpus, columns, {**self.settings, **options})
+def describe_advice(advice: Advice, corpus: Corpus | None, columns: Columns) -> str:
+    """Returns the command or the call of an advice, in the form in which the reader can run it.
 
-    def to_record(self) -> AdviceRecord:
-        """Returns the advice as a JSON object."""
-        return {
-            "step": self.step.value,
-            "reason": self.reason,
-            "settings": dict(self.settings),
-        }
+    Examples:
+        >>> advice = Advice(NextStep.CHOOSE, "")
+        >>> print(describe_advice(advice, None, Columns("name", joined=("city",))))
+        nk.choose(data, text=['name', 'city'])
+    """
+    is_call = current_form() is not SettingForm.OPTION
+    if is_call and advice.step is not NextStep.ASK:
+        arguments = {**_list_columns(columns), **advice.settings}
+        return _write_call(advice.step.value, corpus, arguments)
+    command, options = OPTIONS_OF_STEPS[advice.step]
+    return write_command(command, corpus, columns, {**advice.settings, **options})
 
-    def explain(self, corpus: Corpus | None, columns: Columns) -> str:
-        """Returns the reason, and the command on a line of its own."""
-        return f"{self.reason}:\n{INDENT}{self.describe(corpus, columns)}"
+
+def explain_advice(advice: Advice, corpus: Corpus | None, columns: Columns) -> str:
+    """Returns the reason of an advice, and the command on a line of its own."""
+    return f"{advice.reason}:\n{INDENT}{describe_advice(advice, corpus, columns)}"
+
+
+def record_advice(advice: Advice) -> AdviceRecord:
+    """Returns an advice as a JSON object."""
+    return {
+        "step": advice.step.value,
+        "reason": advice.reason,
+        "settings": dict(advice.settings),
+    }
 
 
 def advise(kind: str | None, *, are_short: bool, have_gap: bool = True) -> Advice:

@@ -14,7 +14,7 @@ from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.corpus.rejects import describe_rejections, list_top_reasons
-from nearkin.engine.advice import advise
+from nearkin.engine.advice import advise, explain_advice
 from nearkin.engine.options import (
     BETWEEN_INPUTS,
     MOST_FIELD_SHINGLES,
@@ -308,7 +308,7 @@ def warn_of_short_documents(run: "Run") -> list[str]:
             limits = f"{name_setting('shingle', 'chars:3')} and {limits}"
         return [f"{text}. To compare short texts, use {limits}"]
     advice = advise(None, are_short=True)
-    return [f"{text}. {advice.explain(run.corpus, run.columns)}"]
+    return [f"{text}. {explain_advice(advice, run.corpus, run.columns)}"]
 
 
 def warn_of_duplicates_left(run: "Run") -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack, cast
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus
-from nearkin.engine.advice import advise
+from nearkin.engine.advice import advise, explain_advice
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of, memory_of
@@ -207,7 +207,8 @@ def choose_settings(
 
 def _advise_answers(corpus: Corpus, columns: Columns) -> str:
     """Returns what to do if no settings remove documents without doubt."""
-    return advise(None, are_short=True, have_gap=False).explain(corpus, columns)
+    advice = advise(None, are_short=True, have_gap=False)
+    return explain_advice(advice, corpus, columns)
 
 
 def _choose(

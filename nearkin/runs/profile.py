@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from nearkin.engine.advice import Advice
+from nearkin.engine.advice import Advice, describe_advice
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of
 from nearkin.quality.plan.data_kind import DataProfile
@@ -83,5 +83,5 @@ def profile(
         distribution.profile,
         tuple(tuning.warnings),
         tuning.advice,
-        tuning.advice.describe(corpus, columns),
+        describe_advice(tuning.advice, corpus, columns),
     )

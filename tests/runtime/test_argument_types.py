@@ -511,6 +511,8 @@ def test_arguments_of_another_type_are_usage_errors(
 
 
 RESULTS = {
+    "Advice",
+    "Profile",
     "SimHash",
     "BlockedMatch",
     "Decision",

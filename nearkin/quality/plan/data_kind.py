@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.engine.advice import Advice, AdviceRecord
+from nearkin.engine.advice import Advice, AdviceRecord, record_advice
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
@@ -385,5 +385,5 @@ def to_record(
         "pairs": pairs,
         "crowding": crowding,
         "warnings": list(warnings),
-        "advice": advice.to_record(),
+        "advice": record_advice(advice),
     }
