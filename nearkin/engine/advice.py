@@ -89,6 +89,19 @@ def explain_advice(advice: Advice, corpus: Corpus | None, columns: Columns) -> s
     return f"{advice.reason}:\n{INDENT}{describe_advice(advice, corpus, columns)}"
 
 
+def split_advice(message: str) -> tuple[str, str]:
+    r"""Returns a message without the command that `explain_advice` ends it with, and the command.
+
+    Examples:
+        >>> split_advice("The texts are short. To choose settings:\n  nearkin fit a.csv")
+        ('The texts are short. To choose settings:', 'nearkin fit a.csv')
+        >>> split_advice("The texts are short.")
+        ('The texts are short.', '')
+    """
+    text, _, command = message.partition(f"\n{INDENT}")
+    return text, command
+
+
 def record_advice(advice: Advice) -> AdviceRecord:
     """Returns an advice as a JSON object."""
     return {
@@ -116,7 +129,7 @@ def advise(kind: str | None, *, are_short: bool, have_gap: bool = True) -> Advic
     if not have_gap:
         return Advice(NextStep.ASK, f"Answers about {ANSWERS} pairs decide what a duplicate is")
     if are_short:
-        return Advice(NextStep.CHOOSE, "To choose settings for short texts")
+        return Advice(NextStep.CHOOSE, "nearkin can choose settings for short texts")
     return Advice(NextStep.DEDUP, "The defaults suit these texts")
 
 

@@ -72,7 +72,7 @@ def test_vectors_and_empty_documents_are_not_short() -> None:
 def test_a_run_with_shorter_shingles_is_not_told_to_take_longer_ones() -> None:
     names = [f"name {number}" for number in range(10)]
     (warning,) = nk.dedup(names, shingle="chars:2", threshold=0.95).warnings
-    assert warning.endswith("To choose settings for short texts:\n  nk.choose(data)")
+    assert warning.endswith("nearkin can choose settings for short texts:\n  nk.choose(data)")
 
 
 def test_short_texts_cause_a_warning_that_names_the_setting(
@@ -85,7 +85,7 @@ def test_short_texts_cause_a_warning_that_names_the_setting(
     warning = next(text for text in result.warnings if "shingles words:3" in text)
     assert warning.startswith("10 of 10 documents (100%)")
     assert "5 of them (50%) are not longer than one shingle" in warning
-    assert warning.endswith("To choose settings for short texts:\n  nk.choose(data)")
+    assert warning.endswith("nearkin can choose settings for short texts:\n  nk.choose(data)")
     assert warning in result.report_data.all_warnings
     assert warning in caplog.messages
     assert warning in nk.pairs(TITLES).warnings
@@ -153,7 +153,7 @@ def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixtu
     printed = " ".join(capfd.readouterr().out.split())
     assert "Most sampled texts are too short for shingles words:3 and the threshold 0.8." in printed
     command = f"nearkin fit {shlex.quote(source)} --out settings.toml"
-    assert printed.endswith(f"To choose settings for short texts: {command}")
+    assert printed.endswith(f"nearkin can choose settings for short texts: {command}")
     assert any(command in text for text in record["warnings"])
     assert run(["tune", source, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["short_texts"] is True

@@ -226,3 +226,17 @@ def test_dedup_imports_neither_plans_nor_lab() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert printed.stdout.strip() == "[]"
+
+
+def test_the_command_of_the_shown_warning_is_the_next_one_and_stays_whole() -> None:
+    command = f"nearkin fit {'long-name-' * 9}.csv --id id --out settings.toml"
+    warnings = [f"the texts are short. nearkin can choose settings:\n  {command}", "second"]
+    console = Console(width=60, record=True, file=io.StringIO())
+    SummaryLines("2 of 2 kept", warnings=warnings, next_command=["nearkin", "explain"]).print(
+        console
+    )
+    lines = console.export_text().splitlines()
+    assert lines[-1] == f"Next: {command}"
+    flat = " ".join(" ".join(lines).split())
+    assert "can choose settings (1 more warning with --json)" in flat
+    assert "explain" not in lines[-1]

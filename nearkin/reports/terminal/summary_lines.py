@@ -5,6 +5,7 @@ report, in the record of the run and in the output of --json.
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from textwrap import indent
 from rich.console import Console
 from rich.text import Text
 
+from nearkin.engine.advice import split_advice
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
@@ -65,7 +67,8 @@ class SummaryLines:
         warnings: All warnings, the most important ones first. One is shown, and the rejected rows.
         more_warnings: Place of the other warnings.
         results: Places of the results, or None if they are not in files.
-        next_command: Words of the command to run next. Empty if there is none.
+        next_command: Words of the command to run next, unless the shown warning advises one. Empty
+            if there is none.
     """
 
     headline: str
@@ -82,12 +85,15 @@ class SummaryLines:
         first = [Text(make_visible(self.headline), style="bold")]
         first += [Text(make_visible(fact)) for fact in self.facts]
         last = []
+        next_command = self.next_command
         for warning in choose_warnings(self.warnings, self.more_warnings):
             mark = "" if REJECTIONS.match(warning) else "warning: "
-            last.append(Text.assemble((mark, "yellow"), make_visible(warning)))
+            text, advised = split_advice(warning)
+            next_command = shlex.split(advised) or next_command
+            last.append(Text.assemble((mark, "yellow"), make_visible(text.removesuffix(":"))))
         if self.results is not None:
             last.append(Text(self.results.describe(), overflow="fold"))
-        command = self._next_lines(console)
+        command = _write_next(next_command, console)
         room = MOST_LINES - len(command) - _count_lines([*first, *last], console)
         details = [Text(make_visible(detail)) for detail in self.details]
         details += [Text(self.speed, style="dim")] if self.speed else []
@@ -101,15 +107,16 @@ class SummaryLines:
         for line in command:
             console.print(line, soft_wrap=True)
 
-    def _next_lines(self, console: Console) -> list[Text]:
-        """Returns the lines of the next command, which a terminal does not break inside a word."""
-        if not self.next_command:
-            return []
-        line = join_command(self.next_command)
-        if not console.is_terminal or len(f"Next: {line}") <= console.width:
-            return [Text.assemble("Next: ", (line, "bold"))]
-        lines = indent(join_command(self.next_command, console.width - 2), "  ").splitlines()
-        return [Text("Next:"), *(Text(part, style="bold") for part in lines)]
+
+def _write_next(words: Sequence[str], console: Console) -> list[Text]:
+    """Returns the lines of the next command, which a terminal does not break inside a word."""
+    if not words:
+        return []
+    line = join_command(words)
+    if not console.is_terminal or len(f"Next: {line}") <= console.width:
+        return [Text.assemble("Next: ", (line, "bold"))]
+    lines = indent(join_command(words, console.width - 2), "  ").splitlines()
+    return [Text("Next:"), *(Text(part, style="bold") for part in lines)]
 
 
 def _count_lines(texts: Sequence[Text], console: Console) -> int:
@@ -136,4 +143,6 @@ def choose_warning(warnings: Sequence[str], more: str = WITH_JSON) -> list[str]:
     """Returns the most important warning and the number of the others, or nothing without any."""
     if len(warnings) <= 1:
         return list(warnings)
-    return [f"{warnings[0]} ({format_count(len(warnings) - 1, 'more warning')} {more})"]
+    text, *command = warnings[0].splitlines()
+    others = format_count(len(warnings) - 1, "more warning")
+    return ["\n".join([f"{text.removesuffix(':')} ({others} {more})", *command])]
