@@ -37,7 +37,9 @@ from nearkin.engine.removal_limit import WRONG_SHARES, WrongShare
 from nearkin.engine.settings_file import Settings
 
 RECORD = HERE / "doubtful.json"
-PAGE = ROOT / "docs" / "explanation" / "doubtful-removals.md"
+PAGES = [
+    ROOT / "docs" / folder / "doubtful-removals.md" for folder in ("explanation", "contributing")
+]
 ROWS = 3000
 """The number of rows of a population."""
 SEED = 5
@@ -295,7 +297,7 @@ def main() -> None:
         maker = partial(make, clones=options.clones, **given)
         maker.__name__ = make.__name__  # type: ignore[attr-defined]
         makers.append(maker)
-    tables.main(__doc__, makers, RECORD, PAGE, arguments=others)
+    tables.main(__doc__, makers, RECORD, *PAGES, arguments=others)
 
 
 if __name__ == "__main__":
