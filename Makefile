@@ -74,8 +74,17 @@ readme-clone: $(RUNTIME) demo  ## the commands of the README, literally, from a 
 docs-output: $(DEV)  ## writes what the examples print into the pages
 	$(BIN)/python scripts/run_readme.py --write README.md docs
 
-docs: $(DEV)  ## the documentation site, in docs/_build/html; a warning is an error
-	$(BIN)/python -m sphinx -W --keep-going -q -E -j auto -b html docs docs/_build/html
+# in the environment of the tests if there is one, and otherwise in a small one of its own
+DOCS_ENVIRONMENT := $(if $(wildcard $(DEV)),$(DEV),.venv-docs/.done)
+
+.venv-docs/.done: pyproject.toml constraints.txt scripts/environment.sh
+	ENVIRONMENT=.venv-docs PYTHON="$(PYTHON)" bash scripts/environment.sh
+	$(subst $(BIN),.venv-docs/bin,$(PIP)) --editable ".[docs]"
+	touch $@
+
+docs: $(DOCS_ENVIRONMENT)  ## the documentation site, in docs/_build/html; a warning is an error
+	$(dir $<)bin/python -m sphinx -W --keep-going -q -E -j auto -b html docs docs/_build/html
+	@echo "the site is built: $(CURDIR)/docs/_build/html/index.html"
 
 check: lint types contract docs test readme notebooks
 
@@ -95,4 +104,4 @@ bench-presets: $(RUNTIME)  ## what presets remove from 1,000 to 100,000 rows; OP
 	$(BIN)/python -m benchmarks.quality.preset_sizes $(OPTIONS)
 
 clean:
-	rm -rf .venv demo build dist docs/_build docs/_generated *.egg-info
+	rm -rf .venv .venv-docs demo build dist docs/_build docs/_generated docs/reference/python *.egg-info

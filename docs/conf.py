@@ -3,6 +3,7 @@
 `make docs` builds it into docs/_build/html, without access to the network.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,7 +21,8 @@ from scripts.reference_pages import write_reference  # noqa: E402
 project = "nearkin"
 author = "the nearkin authors"
 project_copyright = author
-release = version = __version__
+# without the commit of a clone: 0.2.1.dev12+g1a2b3c4
+release = version = __version__.partition("+")[0]
 
 extensions = [
     "myst_parser",
@@ -28,6 +30,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "scripts.search_words",
 ]
 exclude_patterns = ["_build", "_generated", "Thumbs.db", ".DS_Store"]
 source_suffix = {".md": "markdown"}
@@ -53,12 +56,12 @@ default_role = "code"
 python_maximum_signature_line_length = 88
 
 html_theme = "pydata_sphinx_theme"
-html_title = "nearkin"
+html_title = f"nearkin {release}"
 html_static_path = ["_static"]
 html_css_files = ["nearkin.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_theme_options = {
+html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navigation_with_keys": False,
     "navbar_end": ["theme-switcher"],
@@ -68,6 +71,14 @@ html_theme_options = {
     "navigation_depth": 2,
     "show_toc_level": 2,
 }
+# The workflow that publishes the site sets the address of a list of its versions.
+if switcher := os.environ.get("NEARKIN_DOCS_SWITCHER"):
+    html_theme_options["switcher"] = {
+        "json_url": switcher,
+        "version_match": os.environ["NEARKIN_DOCS_VERSION"],
+    }
+    html_theme_options["check_switcher"] = False
+    html_theme_options["navbar_end"] = ["version-switcher", "theme-switcher"]
 html_sidebars = {"index": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -111,9 +122,15 @@ def preserve_defaults(app: Sphinx, documented: Any, bound_method: Any) -> None:
         update_default_value(documented, bound_method)
 
 
+def write_generated_pages(app: Sphinx) -> None:
+    """Writes the parts and the pages of the reference that follow from the code."""
+    docs = Path(app.srcdir)
+    write_reference(docs / "_generated", docs / "reference" / "python")
+
+
 def setup(app: Sphinx) -> None:
     """Connects the generated parts of the reference, and the conversion of docstrings."""
-    app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "_generated"))
+    app.connect("builder-inited", write_generated_pages)
     app.connect("autodoc-before-process-signature", preserve_defaults)
     # before napoleon, which turns sections into markup
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)

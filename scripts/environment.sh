@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates .venv; on a Debian machine without the venv module it installs that package first.
+# Creates .venv, or the folder $ENVIRONMENT; on a Debian machine without the venv module it installs that package first.
 set -euo pipefail
 python="${PYTHON:-python3}"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -15,4 +15,5 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     exit 2
   fi
 fi
-[ -x .venv/bin/python ] || "$python" -m venv .venv
+folder="${ENVIRONMENT:-.venv}"
+[ -x "$folder/bin/python" ] || "$python" -m venv "$folder"

@@ -2,11 +2,10 @@
 
 They are Markdown files, which pages in docs/reference include.
 
-Run: python -m scripts.reference_pages FOLDER    (the documentation build calls it; FOLDER is
-    docs/_generated)
+Run: python -m scripts.reference_pages    (the documentation build calls it; it writes
+    docs/_generated and docs/reference/python)
 """
 
-import argparse
 import inspect
 import logging
 import re
@@ -19,24 +18,25 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-import nearkin
 from nearkin import errors
 from nearkin.cli.app import app as command_line
 from nearkin.cli.commands import Command
 from nearkin.cli.serve import _with_server_options, start
 from nearkin.service.server.app import create_app
 from nearkin.service.server.settings import ServerSettings
+from scripts.python_pages import write_changed, write_python_pages
 from scripts.server_metrics import declared_metrics
 from scripts.server_tables import bounds, index_settings, problem_codes, server_settings, table
 
 REPEATED_BLANKS = re.compile(r"\n{3,}")
 
 
-def write_reference(folder: Path) -> None:
-    """Writes every generated part into a folder. A file whose content is unchanged is left alone.
+def write_reference(folder: Path, python: Path) -> None:
+    """Writes every generated part. A file whose content is unchanged is left alone.
 
     Args:
-        folder: The folder; it is created if it does not exist.
+        folder: The folder of the parts; it is created if it does not exist.
+        python: The folder of the pages about functions and classes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = logging.getLogger("nearkin")
@@ -44,11 +44,9 @@ def write_reference(folder: Path) -> None:
     # a server that is only described warns about missing tokens as one that is started does
     log.setLevel(logging.ERROR)
     try:
-        for name, make in PARTS.items():
-            target = folder / f"{name}.md"
+        for name, make in (PARTS | {"python": lambda: write_python_pages(python)}).items():
             text = REPEATED_BLANKS.sub("\n\n", make()).strip() + "\n"
-            if not target.exists() or target.read_text("utf-8") != text:
-                target.write_text(text, "utf-8")
+            write_changed(folder / f"{name}.md", text)
     finally:
         log.setLevel(level)
 
@@ -274,102 +272,9 @@ def metrics_table() -> str:
     return table(("metric", "type", "meaning"), rows)
 
 
-# -- Python
-
-GROUPS = {
-    "nearkin.runs.api": "Deduplication",
-    "nearkin.runs.results": "Deduplication",
-    "nearkin.reports": "Deduplication",
-    "nearkin.runtime": "Deduplication",
-    "nearkin.settings.spec": "Signatures and sketches",
-    "nearkin.settings.keys": "Signatures and sketches",
-    "nearkin.index.signatures": "Signatures and sketches",
-    "nearkin.stages.sketch": "Signatures and sketches",
-    "nearkin.stages.measures": "Signatures and sketches",
-    "nearkin.stages.lsh": "Signatures and sketches",
-    "nearkin.engine.short_documents": "Planning and evaluation",
-    "nearkin.quality.plan": "Planning and evaluation",
-    "nearkin.quality.evaluate": "Planning and evaluation",
-    "nearkin.quality.fit": "Planning and evaluation",
-    "nearkin.quality.lab": "Planning and evaluation",
-    "nearkin.index": "Online index",
-    "nearkin.service.client": "Client of the service",
-    "nearkin.errors": "Errors",
-}
-"""Headings of the API page, by the package in which a public name is defined."""
-
-
-def group_of(value: object) -> str:
-    """Returns the heading under which a public object is documented."""
-    module = getattr(value, "__module__", "")
-    for prefix, heading in GROUPS.items():
-        if module == prefix or module.startswith(f"{prefix}."):
-            return heading
-    return "Other names"
-
-
-def python_pages() -> str:
-    """Returns a section for each group of public names, in which autodoc documents them."""
-    groups: dict[str, list[str]] = {heading: [] for heading in GROUPS.values()}
-    for name, value in public_objects().items():
-        groups.setdefault(group_of(value), []).append(document_object(name, value))
-    parts = []
-    for heading, entries in groups.items():
-        if entries:
-            parts += [f"## {heading}", *entries]
-    return "\n\n".join(parts) + "\n"
-
-
-def public_objects() -> dict[str, Any]:
-    """Returns the public functions and classes by the names under which users import them.
-
-    Those of `nearkin` itself come first. A name of a module has it as its prefix, for example
-    `results.DedupResult`. An object that `nearkin` has itself has no second name.
-    """
-    objects = {
-        name: getattr(nearkin, name)
-        for name in nearkin.__all__
-        if not inspect.ismodule(getattr(nearkin, name)) and not name.startswith("__")
-    }
-    for module in (nearkin.results, nearkin.index_types, nearkin.signatures):
-        objects |= {
-            f"{short_name(module)}.{name}": getattr(module, name) for name in module.__all__
-        }
-    own = [value for value in vars(errors).values() if inspect.isclass(value)]
-    objects |= {
-        f"errors.{error.__name__}": error
-        for error in own
-        if error.__module__ == errors.__name__ and error not in objects.values()
-    }
-    return objects
-
-
-def short_name(module: ModuleType) -> str:
-    """Returns the name of a module inside its package."""
-    return module.__name__.rpartition(".")[2]
-
-
-def document_object(name: str, value: object) -> str:
-    """Returns a directive with which autodoc documents a class, an exception or a function.
-
-    Args:
-        name: The name under which users import it from `nearkin`.
-        value: The object.
-    """
-    directive = "autofunction"
-    if inspect.isclass(value):
-        directive = "autoexception" if issubclass(value, BaseException) else "autoclass"
-    options = ""
-    if directive == "autoclass" and value.__base__.__module__.startswith("nearkin."):
-        # methods that a public class has from a base class of the package
-        options = "\n   :inherited-members:"
-    return f"```{{eval-rst}}\n.. {directive}:: nearkin.{name}{options}\n```"
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "cli": command_pages,
     "http": http_pages,
-    "python": python_pages,
     "server-settings": server_settings,
     "index-settings": index_settings,
     "problems": problem_codes,
@@ -382,8 +287,5 @@ text."""
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path, help="folder of the parts, docs/_generated")
-    write_reference(parser.parse_args().folder)
+    DOCS = Path(__file__).parent.parent / "docs"
+    write_reference(DOCS / "_generated", DOCS / "reference" / "python")

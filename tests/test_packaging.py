@@ -170,7 +170,7 @@ def test_release_is_checked_attested_and_published_without_a_password() -> None:
     assert (image["sbom"], "PYTHON_IMAGE=" in image["build-args"]) == (True, True)
 
 
-@pytest.mark.parametrize("name", ["ci", "release"])
+@pytest.mark.parametrize("name", ["ci", "docs", "release"])
 def test_actions_of_workflows_are_pinned_by_commit(name: str) -> None:
     text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text()
     used = re.findall(r"uses: (.*)", text)

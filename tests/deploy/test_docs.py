@@ -58,13 +58,13 @@ def run(block: str, folder: Path, **variables: str) -> str:
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The generated parts of the reference."""
     folder = tmp_path_factory.mktemp("reference")
-    write_reference(folder)
+    write_reference(folder, folder / "python")
     return folder
 
 
 def test_reference_includes_every_generated_part(reference: Path) -> None:
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
-    for part in reference.iterdir():
+    for part in reference.glob("*.md"):
         assert f"{{include}} ../_generated/{part.name}" in pages, part.name
 
 
@@ -77,9 +77,12 @@ def test_every_command_and_option_is_described(reference: Path) -> None:
 
 
 def test_every_public_name_is_described(reference: Path) -> None:
-    page = (reference / "python.md").read_text("utf-8")
-    for name in public_objects():
-        assert f":: nearkin.{name}\n" in page, name
+    texts = [path.read_text("utf-8") for path in (reference / "python").glob("*.md")]
+    pages = (reference / "python.md").read_text("utf-8") + "".join(texts)
+    for name in nk.__all__:
+        value = getattr(nk, name)
+        if not name.startswith("__") and not inspect.ismodule(value):
+            assert re.search(rf":: nearkin\.(errors\.)?{name}\n", pages), name
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:
