@@ -237,7 +237,7 @@ def reference_section(record: dict[str, Any]) -> str:
 ## Against a saved reference
 
 New documents are deduplicated alone, and [against a saved
-run](../how-to/deduplicate-against-a-reference.md#sketch-the-reference-once), by
+run](../how-to/against-what-you-have.md#sketch-the-reference-once), by
 `python -m benchmarks.reference --write`. Figures are CPU seconds, medians of three runs. Without
 saved hashes, the texts of the reference are read again. The pass over the keys is measured with 100
 new documents that resemble no other. The goal for 1,000,000 against 10,000,000 documents, 1.5 times
