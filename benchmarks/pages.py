@@ -58,7 +58,7 @@ This page has measured times, memory and accuracy of nearkin, and a comparison w
 scripts of `benchmarks/` write it, for example `python -m benchmarks.run --full --write`
 (`make bench` for quick sizes). Figures are medians of the runs beside them, of whole processes with
 a warm JIT cache unless the name says otherwise. *Goal* is the limit that the project set itself.
-Corpora come from `nearkin synth` with seed 1.
+Corpora come from `nearkin lab synth` with seed 1.
 
 """
 
