@@ -67,8 +67,8 @@ def profile(
 
     Examples:
         >>> names = ["Anna Miller, 3 Elm street", "Ben Novak, 17 Oak street", "Ida Kim"]
-        >>> profile({"name": names}, text="name")
-        <Profile: 3 documents. nearkin can choose settings for short texts: nk.choose(data, text='name')>
+        >>> profile(names)
+        <Profile: 3 documents. nearkin can choose settings for short texts: nk.choose(data)>
     """
     content: RunParameters = {"text": text}
     columns = columns_of({**content, **reading}, id)
