@@ -14,6 +14,7 @@ from types import GenericAlias, UnionType
 from typing import Any
 
 from nearkin.settings.table import (
+    FIRST_KEYWORDS,
     KEYWORDS,
     READ_KEYWORDS,
     SPEC_KEYWORDS,
@@ -31,7 +32,8 @@ HEAD = '''"""{description} `scripts/write_keywords.py` writes them.
 
 def keyword_modules() -> dict[Path, str]:
     """Returns the texts of the modules, by their paths."""
-    others = [name for name in KEYWORDS if name not in {*READ_KEYWORDS, *SPEC_KEYWORDS}]
+    of_others = {*READ_KEYWORDS, *SPEC_KEYWORDS, *FIRST_KEYWORDS}
+    others = [name for name in KEYWORDS if name not in of_others]
     parts = (
         HEAD.format(
             description="The keywords that runs and indexes share.",
@@ -47,10 +49,16 @@ def keyword_modules() -> dict[Path, str]:
     of_runs = (
         HEAD.format(description="The keywords of runs.", imports=IMPORTS_OF_RUNS),
         _typed_dict(
-            "RunParameters",
-            "The keywords of a run, which compares one kind of content.",
+            "FurtherParameters",
+            "The keywords of a run that a function collects.",
             others,
             bases="SpecOptionKeywords, ReadKeywords",
+        ),
+        _typed_dict(
+            "RunParameters",
+            "The keywords of a run, which compares one kind of content.",
+            FIRST_KEYWORDS,
+            bases="FurtherParameters",
         ),
     )
     return {

@@ -12,10 +12,9 @@ from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.resources import DocumentFrequencies
 
 
-class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
-    """The keywords of a run, which compares one kind of content."""
+class FurtherParameters(SpecOptionKeywords, ReadKeywords, total=False):
+    """The keywords of a run that a function collects."""
 
-    text: str | Sequence[str] | None
     tokens: str | None
     vector: str | None
     fingerprint: str | None
@@ -23,7 +22,6 @@ class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
     fields: Sequence[str]
     measure: str | None
     max_df: float | None
-    threshold: float
     distance: int | None
     recall: float
     bands: int | None
@@ -39,10 +37,8 @@ class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
     hot_bucket_size: int
     pair_budget: int | None
     fanout: int
-    preset: str | None
     cluster: str
     floor: float | None
-    keep: str | Callable[..., object]
     keep_up_to: int
     empty: str
     accept: str
@@ -60,3 +56,12 @@ class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
     key: HashKey | None
     frequencies: DocumentFrequencies | None
     cut: DocumentFrequencies | None
+
+
+class RunParameters(FurtherParameters, total=False):
+    """The keywords of a run, which compares one kind of content."""
+
+    text: str | Sequence[str] | None
+    threshold: float
+    preset: str | None
+    keep: str | Callable[..., object]

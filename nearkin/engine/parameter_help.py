@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from nearkin.engine.keywords import RunParameters
 from nearkin.runtime.setting_names import flag_of
-from nearkin.settings.table import KEYWORDS, SPEC_KEYWORDS
+from nearkin.settings.setting import ADVANCED
+from nearkin.settings.table import FIRST_KEYWORDS, KEYWORDS, SPEC_KEYWORDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-COLLECTED = re.compile(r"^    \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+COLLECTED = re.compile(r"^    \*\*further:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 """The entry of a docstring for all keywords."""
 OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([a-z]+))?")
 """An option that the help of a setting names, and the word after it."""
@@ -29,26 +30,36 @@ def show_parameters(function: Function, **changed_defaults: object) -> Function:
     """Shows the keywords of a run in the signature and in the help of a function."""
     shown: Any = function
     signature = inspect.signature(function)
-    further_names = [
-        parameter
-        for parameter in signature.parameters.values()
+    named = [
+        parameter.replace(default=default_of(name)) if name in FIRST_KEYWORDS else parameter
+        for name, parameter in signature.parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
+    collected = collected_keywords()
     keywords = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=changed_defaults.get(name, default_of(name)),
-            annotation=annotation,
+            annotation=RunParameters.__annotations__[name],
         )
-        for name, annotation in RunParameters.__annotations__.items()
+        for name in collected
     ]
-    shown.__signature__ = signature.replace(parameters=[*further_names, *keywords])
+    shown.__signature__ = signature.replace(parameters=[*named, *keywords])
     if function.__doc__ is not None:
-        text = "".join(map(describe_keyword, RunParameters.__annotations__))
+        text = "".join(map(describe_keyword, collected))
         # Python 3.13 removes the indentation itself
         function.__doc__ = COLLECTED.sub(lambda _: text, inspect.cleandoc(function.__doc__))
     return function
+
+
+def collected_keywords() -> list[str]:
+    """Returns the keywords that a function collects, in the order of the table.
+
+    Those that most users never need come last.
+    """
+    names = [name for name in KEYWORDS if name not in FIRST_KEYWORDS]
+    return sorted(names, key=lambda name: KEYWORDS[name].setting.panel == ADVANCED)
 
 
 def default_of(name: str) -> object:

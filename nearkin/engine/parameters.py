@@ -1,8 +1,8 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
@@ -16,7 +16,7 @@ from nearkin.engine.fields import (
     parse_fields,
     with_sizes,
 )
-from nearkin.engine.keywords import RunParameters
+from nearkin.engine.keywords import FurtherParameters, RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
@@ -51,6 +51,20 @@ THRESHOLDS = ("threshold", "distance")
 """The parameters of which an acceptance takes the place."""
 OPTIONS_OF_SPEC = frozenset(SPEC_KEYWORDS)
 """The parameters from which a Spec is made, except its measure."""
+
+
+def given_parameters(
+    further: FurtherParameters,
+    *,
+    text: str | Sequence[str] | None,
+    threshold: float | None,
+    preset: str | None,
+    keep: str | Callable[..., object] | None,
+) -> RunParameters:
+    """Returns the keywords that a call of a function gives. None is not given."""
+    first = {"text": text, "threshold": threshold, "preset": preset, "keep": keep}
+    given = {name: value for name, value in first.items() if value is not None}
+    return cast(RunParameters, {**given, **further})
 
 
 def columns_of(parameters: RunParameters, id: str | None) -> Columns:

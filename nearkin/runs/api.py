@@ -1,7 +1,7 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,9 +12,9 @@ import pyarrow as pa
 from nearkin.corpus.arrow_conversion import refuse_paths
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
-from nearkin.engine.keywords import RunParameters
+from nearkin.engine.keywords import FurtherParameters
 from nearkin.engine.parameter_help import show_parameters
-from nearkin.engine.parameters import columns_of
+from nearkin.engine.parameters import columns_of, given_parameters
 from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.removal_quotes import quote_removed, require_column_limit
 from nearkin.engine.second_measure import to_final_clusters
@@ -93,8 +93,13 @@ from nearkin.texts.passages.run import PassageOptions, PassageRun
 @check_arguments
 def dedup(
     data: Any,
+    text: str | Sequence[str] | None = None,
     *,
     id: str | None = None,
+    threshold: float | None = None,
+    preset: str | None = None,
+    keep: str | Callable[..., object] | None = None,
+    out: str | Path | None = None,
     against: Any = None,
     only_against: bool = False,
     scope: str | None = None,
@@ -110,7 +115,7 @@ def dedup(
     work: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-    **parameters: Unpack[RunParameters],
+    **further: Unpack[FurtherParameters],
 ) -> DedupResult:
     """Finds exact and near-duplicates, each verified against the document that is kept.
 
@@ -122,7 +127,15 @@ def dedup(
             or polars frame (also lazy), a dataset of `datasets` or pyarrow, a mapping of columns,
             or a list or iterator of texts or of dictionaries; or the path of files, or several
             `Path`s.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         id: Column of ids. The default is the row number, or the path and the row for files.
+        threshold: Minimum similarity of near-duplicates, in (0, 1]. The default is that of the
+            settings or the preset, or 0.8.
+        preset: Settings for a kind of data, for example `web`, `articles`, `records` or `titles`.
+        keep: Keep policy, for example `source:gold>web, quality desc, length desc`; or, over
+            data in memory, a function of the rows of a cluster (dictionaries, in keep order),
+            which returns the row to keep or its id. The default is `length desc`.
+        out: New folder or file to which the result is written, as `DedupResult.write` does.
         against: The reference: data as above with the same columns; or the path of a finished run,
             for its kept documents; or the URL of an index of the same Spec. Documents that repeat
             one of it are removed, and those of the reference never are.
@@ -152,7 +165,7 @@ def dedup(
             `nearkin.run` (INFO).
         executor: Does the tasks of the run over files, for example
             `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
-        **parameters: The columns, the measure, the threshold and further options, which
+        **further: The other columns, the measure and further options, which
             `nearkin.settings.table` describes.
 
     Raises:
@@ -179,12 +192,12 @@ def dedup(
         repeated_paragraphs=repeated_paragraphs,
         lines_action=lines_action,
     )
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
-    keep = parameters.get("keep")
-    keep_function = None
-    if callable(keep):
-        keep_function = keep
-        del parameters["keep"]
+    keep_function = keep if callable(keep) else None
+    policy = None if callable(keep) else keep
+    parameters = given_parameters(
+        further, text=text, threshold=threshold, preset=preset, keep=policy
+    )
+    settings = Settings.resolve(parameters.get("settings"), preset).for_dedup()
     with open_progress(progress) as updates:
         with settings.named_in_errors():
             if blocklist is None and settings.blocklist is not None:
@@ -221,6 +234,8 @@ def dedup(
         if run.options.expect is not None:
             result.report_data.require_precision(run.options.expected_precision)
     log_warnings(result.warnings)
+    if out is not None:
+        result.write(out)
     return result
 
 
@@ -228,14 +243,19 @@ def dedup(
 @check_arguments
 def pairs(
     data: Any,
+    text: str | Sequence[str] | None = None,
     *,
     id: str | None = None,
+    threshold: float | None = None,
+    preset: str | None = None,
+    keep: str | Callable[..., object] | None = None,
+    out: str | Path | None = None,
     relation: str | None = None,
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-    **parameters: Unpack[RunParameters],
+    **further: Unpack[FurtherParameters],
 ) -> PairsResult:
     """Finds all verified pairs of near-duplicates.
 
@@ -244,7 +264,14 @@ def pairs(
             or polars frame (also lazy), a dataset of `datasets` or pyarrow, a mapping of columns,
             or a list or iterator of texts or of dictionaries; or the path of files, or several
             `Path`s.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         id: Column of ids. The default is the row number, or the path and the row for files.
+        threshold: Minimum similarity of near-duplicates, in (0, 1]. The default is that of the
+            settings or the preset, or 0.8.
+        preset: Settings for a kind of data, for example `web`, `articles`, `records` or `titles`.
+        keep: Keep policy, for example `source:gold>web, quality desc, length desc`. The default
+            is `length desc`.
+        out: New file to which the pairs are written, as `PairsResult.write` does.
         relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
             document (id_b) contains at least a share of `threshold`, or for which `accept` holds
             if id_a were removed in favor of id_b. The default is that of the settings, or
@@ -256,7 +283,7 @@ def pairs(
             `nearkin.run` (INFO).
         executor: Does the tasks of the run over files, for example
             `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
-        **parameters: The columns, the measure, the threshold and further options, which
+        **further: The other columns, the measure and further options, which
             `nearkin.settings.table` describes.
 
     Raises:
@@ -270,7 +297,8 @@ def pairs(
         >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_pairs()
+    parameters = given_parameters(further, text=text, threshold=threshold, preset=preset, keep=keep)
+    settings = Settings.resolve(parameters.get("settings"), preset).for_pairs()
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
     with open_progress(progress) as updates:
         with settings.named_in_errors():
@@ -291,14 +319,16 @@ def pairs(
     log_warnings(warnings)
     result = PairsResult.from_run(run, table, found_pairs.copies, tuple(warnings))
     finished.folder.remove()
+    if out is not None:
+        result.write(out)
     return result
 
 
 @check_arguments
 def passages(
     data: Any,
-    *,
     text: str | Sequence[str] | None = None,
+    *,
     id: str | None = None,
     min_tokens: int | None = None,
     source: str | None = None,
@@ -416,8 +446,8 @@ def passages(
 def decontaminate(
     data: Any,
     against: str | Path | Sequence[str | Path] | Mapping[str, Any],
-    *,
     text: str | Sequence[str] | None = None,
+    *,
     id: str | None = None,
     suite_fields: Sequence[str] = SUITE_FIELDS,
     suite_id: str | None = None,
@@ -512,14 +542,18 @@ def decontaminate(
 def split(
     data: Any,
     groups: Sequence[float] = (0.8, 0.1, 0.1),
+    text: str | Sequence[str] | None = None,
     *,
+    id: str | None = None,
+    threshold: float | None = None,
+    preset: str | None = None,
     names: Sequence[str] | None = None,
     group_seed: int = 0,
-    id: str | None = None,
+    keep: str | Callable[..., object] | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-    **parameters: Unpack[RunParameters],
+    **further: Unpack[FurtherParameters],
 ) -> SplitResult:
     """Splits documents into groups so that no near-duplicates are in different groups.
 
@@ -529,16 +563,22 @@ def split(
     Args:
         data: The documents, as `dedup` takes them.
         groups: Share of each group, which add up to 1.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        threshold: Minimum similarity of near-duplicates, in (0, 1]. The default is that of the
+            settings or the preset, or 0.8.
+        preset: Settings for a kind of data, for example `web`, `articles`, `records` or `titles`.
         names: Names of the groups. The default is `train` and `test` for two groups, `validation`
             between them for three, and `group-1`, `group-2` and so on for more.
         group_seed: Seed of the hashes that select groups.
-        id: Column of ids. The default is the row number, or the path and the row for files.
+        keep: Keep policy, for example `source:gold>web, quality desc, length desc`. The default
+            is `length desc`.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         executor: Does the tasks of the run over files, for example
             `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
-        **parameters: The columns, the measure, the threshold and further options, which
+        **further: The other columns, the measure and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep documents together.
 
@@ -557,7 +597,8 @@ def split(
     """
     shares = tuple(map(float, groups))
     parsed = SplitGroups(shares, () if names is None else tuple(names), group_seed)
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    parameters = given_parameters(further, text=text, threshold=threshold, preset=preset, keep=keep)
+    settings = Settings.resolve(parameters.get("settings"), preset).for_splits()
     with open_progress(progress) as updates:
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
@@ -582,12 +623,16 @@ def split(
 def check(
     first: Any,
     second: Any,
+    text: str | Sequence[str] | None = None,
     *,
     id: str | None = None,
+    threshold: float | None = None,
+    preset: str | None = None,
+    keep: str | Callable[..., object] | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-    **parameters: Unpack[RunParameters],
+    **further: Unpack[FurtherParameters],
 ) -> CheckResult:
     """Finds the near-duplicates between two corpora, such as a training and a test set.
 
@@ -598,13 +643,19 @@ def check(
         second: The documents of the second corpus: paths if the first one consists of paths,
             otherwise anything else that `dedup` takes. A path can be that of a folder, or a
             pattern.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         id: Column of ids of both. The default is the row number, or the path and the row for files.
+        threshold: Minimum similarity of near-duplicates, in (0, 1]. The default is that of the
+            settings or the preset, or 0.8.
+        preset: Settings for a kind of data, for example `web`, `articles`, `records` or `titles`.
+        keep: Keep policy, for example `source:gold>web, quality desc, length desc`. The default
+            is `length desc`.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         executor: Does the tasks of the run over files, for example
             `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
-        **parameters: The columns, the measure, the threshold and further options, which
+        **further: The other columns, the measure and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
 
     Raises:
@@ -620,7 +671,8 @@ def check(
         >>> result.affected
         (1, 1)
     """
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    parameters = given_parameters(further, text=text, threshold=threshold, preset=preset, keep=keep)
+    settings = Settings.resolve(parameters.get("settings"), preset).for_splits()
     with open_progress(progress) as updates:
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))

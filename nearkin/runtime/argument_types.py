@@ -336,8 +336,8 @@ class _ParameterTypes:
         plain: The classes whose instances are accepted as they are, by name.
         plain_by_place: The same for the positional parameters; None for one that is not checked.
         defaults: The defaults, by name.
-        collected: The names that `**keywords` may have, or None if the function has none or takes
-            any.
+        collected: The names that a keyword may have, or None if the function has no `**keywords`
+            or takes any.
     """
 
     positional: tuple[str, ...]
@@ -380,7 +380,10 @@ def _parameter_types(function: Callable[..., Any]) -> _ParameterTypes:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             options = get_args(kind)[0].__annotations__ if get_origin(kind) is Unpack else {}
             kinds |= {option: _evaluate(kind, names) for option, kind in options.items()}
-            collected = tuple(options) or None
+            optional = (
+                name for name, value in defaults.items() if value is not inspect.Parameter.empty
+            )
+            collected = (*optional, *options) if options else None
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             continue

@@ -917,6 +917,8 @@ def names_of(*groups: type) -> tuple[str, ...]:
     return tuple(name for group in groups for name in settings_of(group))
 
 
+FIRST_KEYWORDS = ("text", "threshold", "preset", "keep")
+"""The keywords of runs that functions name as parameters, because most programs use them."""
 READ_KEYWORDS = (*names_of(ReadSettings), "delimiter", "encoding", "main_text", "lines")
 """The keywords that decide how inputs are read."""
 SPEC_KEYWORDS = (

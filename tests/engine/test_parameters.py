@@ -8,6 +8,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.engine.keywords import RunParameters
+from nearkin.settings.setting import ADVANCED
 from nearkin.settings.table import KEYWORDS
 from scripts.write_keywords import keyword_modules
 
@@ -106,14 +107,40 @@ def test_reading_options_are_keywords(tmp_path: Path) -> None:
         nk.dedup(pa.table({"text": TEXTS}), on_error="stop")
 
 
+@pytest.mark.parametrize(
+    ("function", "first"),
+    [
+        (nk.dedup, ["data", "text", "id", "threshold", "preset", "keep", "out", "against"]),
+        (nk.pairs, ["data", "text", "id", "threshold", "preset", "keep", "out", "relation"]),
+        (nk.check, ["first", "second", "text", "id", "threshold", "preset", "keep"]),
+        (nk.split, ["data", "groups", "text", "id", "threshold", "preset", "names"]),
+        (nk.passages, ["data", "text", "id", "min_tokens"]),
+        (nk.decontaminate, ["data", "against", "text", "id"]),
+    ],
+)
+def test_parameters_are_in_the_order_of_use(function: Any, first: list[str]) -> None:
+    assert list(inspect.signature(function).parameters)[: len(first)] == first
+    # an editor reads the source, in which parameters that a keyword collects are not named
+    assert list(inspect.signature(inspect.unwrap(function)).parameters)[: len(first)] == first
+
+
+def test_parameters_that_most_users_never_need_come_last() -> None:
+    names = list(inspect.signature(nk.dedup).parameters)
+    panels = [KEYWORDS[name].setting.panel for name in names if name in KEYWORDS]
+    assert ADVANCED in panels
+    assert set(panels[panels.index(ADVANCED) :]) == {ADVANCED}
+
+
 @pytest.mark.parametrize("function", [nk.dedup, nk.pairs])
 def test_every_keyword_is_in_the_signature_and_in_the_help(function: Any) -> None:
     signature = inspect.signature(function)
     text = inspect.getdoc(function)
     for name in RunParameters.__annotations__:
-        assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        is_text = name == "text"
+        kind = signature.parameters[name].kind
+        assert (kind is inspect.Parameter.POSITIONAL_OR_KEYWORD) == is_text
         assert f"\n    {name}: " in text, name
-    assert "**parameters" not in text
+    assert "**further" not in text
     assert signature.parameters["threshold"].default == 0.8
     assert signature.parameters["cluster"].default == "leaders"
 
