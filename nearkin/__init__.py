@@ -200,19 +200,53 @@ def _polars_methods(frame: Any) -> Any:
     return import_module("nearkin.polars").PolarsMethods(frame)
 
 
-def _register_loaded_libraries() -> None:
-    """Adds `frame.nearkin` to the libraries of data frames that the process has imported.
+def _register_accessor(library: str) -> None:
+    """Adds `frame.nearkin` to a library of data frames.
 
     It costs nothing: the methods are imported at their first use.
     """
-    # A library that is being imported has no frames yet.
-    loaded = [name for name in ("pandas", "polars") if hasattr(sys.modules.get(name), "DataFrame")]
-    if loaded:
-        accessors = import_module("nearkin.integrations.frame_accessors")
-        if "pandas" in loaded:
-            accessors.register_pandas(sys.modules["pandas"], _pandas_methods)
-        if "polars" in loaded:
-            accessors.register_polars(sys.modules["polars"], _polars_methods)
+    accessors = import_module("nearkin.integrations.frame_accessors")
+    if library == "pandas":
+        accessors.register_pandas(sys.modules[library], _pandas_methods)
+    else:
+        accessors.register_polars(sys.modules[library], _polars_methods)
 
 
-_register_loaded_libraries()
+class _FrameLibraryFinder:
+    """A finder of modules that registers `frame.nearkin` when a library of frames is imported."""
+
+    libraries = ("pandas", "polars")
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Returns the spec that the other finders have, with a loader that also registers."""
+        if name not in self.libraries:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        if spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_register(module: Any) -> None:
+            load(module)
+            _register_accessor(name)
+
+        spec.loader.exec_module = load_and_register
+        return spec
+
+
+def _register_libraries() -> None:
+    """Registers `frame.nearkin` for the libraries of frames that are or will be imported."""
+    for library in _FrameLibraryFinder.libraries:
+        # A library that is being imported has no frames yet.
+        if hasattr(sys.modules.get(library), "DataFrame"):
+            _register_accessor(library)
+    sys.meta_path.insert(0, _FrameLibraryFinder())
+
+
+_register_libraries()

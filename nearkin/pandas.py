@@ -1,6 +1,6 @@
 """Methods of pandas frames: `import nearkin.pandas` adds `frame.nearkin`.
 
-`import nearkin` does so, too, if pandas was imported before. It needs the extra `pandas`.
+`import nearkin` does so, too, before or after `import pandas`. It needs the extra `pandas`.
 
 Examples:
     >>> import pandas

@@ -1,7 +1,7 @@
 """Methods and expressions for Polars: `import nearkin.polars` adds `frame.nearkin`.
 
-`import nearkin` adds the methods of frames, too, if Polars was imported before. It needs the extra
-`polars`.
+`import nearkin` adds the methods of frames, too, before or after `import polars`. It needs the
+extra `polars`.
 
 Examples:
     >>> import polars

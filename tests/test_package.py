@@ -54,7 +54,7 @@ def test_import_loads_neither_compiler_nor_arrow() -> None:
     """The compiler and Arrow are loaded when they are needed."""
     shown = python(
         "import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', "
-        "'rich') if m in sys.modules])"
+        "'rich', 'pandas', 'polars') if m in sys.modules])"
     )
     assert shown == "[]\n"
 

@@ -85,6 +85,19 @@ REJECTED_ROWS = pa.schema(
 """The schema of the rejected rows."""
 
 
+LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\n": " ",
+        "\r": " ",
+    }
+)
+"""How characters are written in LaTeX that have a meaning there."""
+
+
 class TableForms(ABC):
     """A table in several forms. `len` is the number of its rows."""
 
@@ -126,6 +139,34 @@ class TableForms(ABC):
         except ImportError as error:
             raise MissingExtraError.for_extra("to_dataset requires datasets", "datasets") from error
         return Dataset(self.to_arrow())
+
+    def to_latex(self) -> str:
+        r"""Returns the table as a LaTeX tabular, with numbers on the right.
+
+        Examples:
+            >>> print(ResultTable(pa.table({"id_a": ["5%"], "similarity": [0.9]})).to_latex())
+            \begin{tabular}{lr}
+            \hline
+            id\_a & similarity \\
+            \hline
+            5\% & 0.9 \\
+            \hline
+            \end{tabular}
+        """
+        table = self.to_arrow()
+        alignment = "".join(
+            "r" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "l"
+            for kind in table.schema.types
+        )
+        header, *rows = (
+            " & ".join(str("" if value is None else value).translate(LATEX) for value in row)
+            for row in [table.column_names, *zip(*table.to_pydict().values(), strict=True)]
+        )
+        body = "".join(f"{row} \\\\\n" for row in rows)
+        return (
+            f"\\begin{{tabular}}{{{alignment}}}\n\\hline\n{header} \\\\\n\\hline\n"
+            f"{body}\\hline\n\\end{{tabular}}"
+        )
 
     def __len__(self) -> int:
         return int(self.to_arrow().num_rows)
@@ -477,19 +518,49 @@ class DedupResult(TableResult):
         """
         if self._is_cut:
             return self.kept_documents.to_dataset()
-        corpus = self._open[0].run.corpus
-        if not isinstance(corpus, TableCorpus):
-            raise UsageError(
-                "the documents are in files, which to_dataset does not read; write the kept ones "
-                "with result.write(FOLDER), and load FOLDER/kept with datasets.load_dataset"
-            )
+        corpus = self._require_table("to_dataset", "load FOLDER/kept with datasets.load_dataset")
         require_unique_columns(
             corpus.table.column_names,
             "the table",
             "a dataset has one column of each name",
             "rename all but one, or take result.filter(table), which keeps both",
         )
-        return ResultTable(select_kept_rows(corpus.table, self.kept)).to_dataset()
+        return self.kept_rows.to_dataset()
+
+    @property
+    def kept_rows(self) -> ResultTable:
+        """The kept rows of a table with all columns, for example for `to_pandas`.
+
+        `filter` returns them in the type of the table that was deduplicated, with the index of a
+        pandas frame.
+
+        Raises:
+            UsageError: If the documents are in files, or passages were cut.
+        """
+        self._require_uncut("kept_rows")
+        corpus = self._require_table("kept_rows", "read FOLDER/kept")
+        return ResultTable(select_kept_rows(corpus.table, self.kept))
+
+    def _require_table(self, name: str, then: str) -> TableCorpus:
+        """Returns the corpus, which must be a table.
+
+        Args:
+            name: What needs a table.
+            then: What follows after the documents of files are written.
+        """
+        corpus = self._open[0].run.corpus
+        if not isinstance(corpus, TableCorpus):
+            raise UsageError(
+                f"the documents are in files, which {name} does not read; write the kept ones "
+                f"with result.write(FOLDER), and {then}"
+            )
+        return corpus
+
+    @property
+    def duplicate_ratio(self) -> float:
+        """The share of the documents that are removed, from 0 to 1. It is 0 without documents."""
+        documents = self.statistics["read"] - self.statistics["rejected"]
+        return 1 - self.statistics["kept"] / documents if documents else 0.0
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

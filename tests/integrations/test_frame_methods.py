@@ -36,6 +36,8 @@ def test_methods_of_frames_return_what_the_library_returns(frame: Any) -> None:
     "imports",
     [
         "import pandas, polars, nearkin",
+        "import nearkin, pandas, polars",
+        "import polars, nearkin, pandas",
         "import nearkin, pandas, polars, nearkin.pandas, nearkin.polars",
         "import pandas, polars, nearkin, nearkin.pandas, nearkin.polars",
         "import nearkin.pandas, nearkin.polars, pandas, polars",

@@ -23,6 +23,7 @@ from nearkin.cli.app import app
 from nearkin.corpus import TableCorpus
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runs.pairs import is_pairs_file
+from nearkin.runs.results import ResultTable
 
 BASE = "the text number one has some words of its own and then a few more words at the end"
 TEXTS = [BASE, BASE.upper(), f"{BASE} today", "something else altogether in words of its own", ""]
@@ -470,3 +471,42 @@ def test_result_of_pairs_counts_the_copies_that_it_leaves_out() -> None:
     assert (len(listed), listed.statistics["copies_left_out"]) == (3, 0)
     contained = nk.pairs(texts, relation="containment")
     assert repr(contained) == ("<PairsResult: 0 pairs of 4 documents; 2 exact copies are left out>")
+
+
+def test_kept_rows_have_all_columns_and_the_share_of_removed_documents() -> None:
+    frame = pd.DataFrame({"text": ["a b c d", "A b c d!", "x", None], "page": [1, 2, 3, 4]})
+    result = nk.dedup(frame)
+    assert result.kept_rows.to_pandas()["page"].tolist() == [2, 3]
+    assert result.duplicate_ratio == pytest.approx(1 / 3)
+    assert nk.dedup(frame, passages=2).duplicate_ratio == pytest.approx(1 / 3)
+    with pytest.raises(UsageError, match="kept_rows does not change texts"):
+        nk.dedup(frame, passages=2).kept_rows  # noqa: B018
+
+
+def test_kept_rows_of_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
+    with pytest.raises(UsageError, match=r"in files, which kept_rows does not read"):
+        nk.dedup(tmp_path).kept_rows  # noqa: B018
+
+
+def test_a_table_is_written_as_latex() -> None:
+    table = ResultTable(pa.table({"a_b": ["1 & 2", None, "\\{x}"], "n": [1, 2, 3]}))
+    assert table.to_latex().splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\hline",
+        r"a\_b & n \\",
+        r"\hline",
+        r"1 \& 2 & 1 \\",
+        r" & 2 \\",
+        r"\textbackslash{}\{x\} & 3 \\",
+        r"\hline",
+        r"\end{tabular}",
+    ]
+
+
+def test_a_result_is_written_where_the_call_says(tmp_path: Path) -> None:
+    rows = ["the cat sat on the mat", "The cat sat on the mat", "a dog"]
+    nk.dedup(rows, out=tmp_path / "kept.jsonl")
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
+    nk.pairs(["a b c d e", "a b c d e f"], threshold=0.5, out=tmp_path / "pairs.csv")
+    assert len((tmp_path / "pairs.csv").read_text().splitlines()) == 2
