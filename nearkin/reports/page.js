@@ -8,6 +8,17 @@
   for (const table of document.querySelectorAll("table.sortable")) enableSorting(table);
   const finder = document.querySelector(".find");
   if (finder) enableSearch(finder);
+  if (matchMedia("(max-width: 40rem)").matches) foldSections();
+
+  function foldSections() {
+    for (const section of document.querySelectorAll("details.fold")) section.open = false;
+    for (const link of document.querySelectorAll("nav a")) {
+      link.addEventListener("click", () => {
+        const fold = document.querySelector(link.hash + " > details.fold");
+        if (fold) fold.open = true;
+      });
+    }
+  }
 
   function enableSlider(panel) {
     const steps = JSON.parse(panel.dataset.steps);
@@ -65,6 +76,8 @@
       articles.forEach((article, position) => {
         article.hidden = !texts[position].includes(searched);
         shown += article.hidden ? 0 : 1;
+        const folded = article.closest("details");
+        if (searched && folded && !article.hidden) folded.open = true;
       });
       finder.querySelector("output").textContent = searched ? number.format(shown) + " of " + number.format(articles.length) + " clusters" : "";
     });

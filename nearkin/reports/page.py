@@ -46,6 +46,8 @@ from nearkin.runtime.visible_text import make_visible
 
 MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""
+MAX_EXAMPLES = 3
+"""The number of clusters that a page shows first. The others are folded."""
 MAX_SOURCES = 100
 """The largest number of sources in the table of sources."""
 CHANGE_ELEMENTS = {
@@ -142,6 +144,11 @@ class _ThresholdSlider(NamedTuple):
 def render_page(data: ReportData) -> str:
     """Renders the page of a report, with style and charts inline."""
     sources = sorted(data.sources, key=lambda source: (-source.read, source.source))
+    clusters = [compare_cluster(cluster) for cluster in data.clusters[:MAX_CLUSTERS]]
+    # A page begins with clusters that have differences to look at.
+    order = sorted(range(len(clusters)), key=lambda position: not clusters[position].right)
+    examples = [clusters[position] for position in order[:MAX_EXAMPLES]]
+    folded = [clusters[position] for position in sorted(order[MAX_EXAMPLES:])]
     total_seconds = data.total_seconds or 1
     return (
         make_environment()
@@ -169,9 +176,9 @@ def render_page(data: ReportData) -> str:
             sources=sources[:MAX_SOURCES],
             more_sources=len(sources[MAX_SOURCES:]),
             notable=NOTABLE_LOSS,
-            pairs=[compare_cluster(cluster) for cluster in data.clusters[:MAX_CLUSTERS]],
+            examples=examples,
+            pairs=folded,
             random_pairs=[compare_cluster(cluster) for cluster in data.sampled_clusters],
-            has_script=bool(data.what_if or data.sources or data.clusters),
             settings=_list_settings(data),
             stages=[
                 (stage.stage, stage.seconds, stage.seconds / total_seconds)
@@ -246,6 +253,7 @@ def hash_script() -> str:
 def _list_sections(data: ReportData) -> list[tuple[str, str]]:
     has_similarities = data.cluster_sizes or data.estimated.total or data.verified.total
     sections = (
+        ("clusters", "Clusters", data.clusters),
         ("warnings", "Warnings", data.all_warnings),
         ("removed", "Removed", True),
         ("charts", "Similarities", has_similarities),
@@ -259,7 +267,6 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),
         ("templates", "Templates", data.templates),
-        ("clusters", "Clusters", data.clusters),
         ("sources", "Sources", data.sources),
         ("hot", "Hot buckets", data.hot_buckets),
         ("rejected", "Rejected rows", data.rejected),

@@ -102,11 +102,15 @@ def test_page_loads_nothing_and_runs_one_known_script(data: ReportData) -> None:
     )
 
 
-def test_page_without_slider_sources_and_clusters_runs_no_script(data: ReportData) -> None:
-    text = render_page(replace(data, what_if=(), sources=(), clusters=()))
-    assert "<script" not in text
-    assert "script-src" not in text
-    assert "runs no scripts" in text
+def test_page_begins_with_three_clusters_that_differ(data: ReportData) -> None:
+    same = ClusterExcerpt("same", "one two", 9, (RemovedExample("copy", 1.0, "one two"),))
+    other = ClusterExcerpt("left", "one two", 2, (RemovedExample("right", 0.9, "one three"),))
+    text = render_page(replace(data, clusters=(same, same, other, other, other)))
+    before, folded = text.split("2 more of the largest clusters")
+    assert before.count("<article") == 3
+    assert '<bdi class="id">same</bdi>' not in before
+    assert folded.count("<article") == 2
+    assert before.index("<article") < text.index('<section id="removed"')
 
 
 def test_page_names_its_date_version_command_and_inputs(data: ReportData) -> None:
@@ -135,9 +139,9 @@ def test_navigation_lists_all_sections_in_their_order(data: ReportData) -> None:
 def test_random_clusters_are_shown_besides_the_largest(data: ReportData) -> None:
     drawn = ClusterExcerpt("drawn", "some words", 2, (RemovedExample("copy", 1.0, "some words"),))
     text = render_page(replace(data, sampled_clusters=(drawn,)))
-    assert text.index("Largest clusters</h3>") < text.index("Random clusters</h3>")
-    assert text.index("Random clusters</h3>") < text.index("drawn</bdi>")
-    assert "Random clusters" not in render_page(data)
+    assert text.index("<article") < text.index("drawn at random from all others")
+    assert text.index("drawn at random from all others") < text.index("drawn</bdi>")
+    assert "drawn at random from all others" not in render_page(data)
 
 
 def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
