@@ -71,16 +71,20 @@ class Visit:
         await self.authenticator.admit_documents(self.who, self.source, 1)
 
     async def scope_menu(self, query: Mapping[str, str]) -> "ScopeMenu":
-        """Returns the scopes to choose from, with their numbers of documents."""
+        """Returns the scopes to choose from, with their numbers of documents.
+
+        A page whose address names no scope shows the one with most documents.
+        """
         scopes = await self.scopes()
-        selected = query.get("scope") or next(iter(scopes), "")
-        if selected:
-            self.require_scope(selected)
+        first = query.get("scope") or next(iter(scopes), "")
+        if first:
+            self.require_scope(first)
         listings = self.service.cluster_listings
-        counted = list(dict.fromkeys([selected, *scopes])) if selected else scopes
+        counted = list(dict.fromkeys([first, *scopes])) if first else scopes
         counts = await self.service.run_overview(listings.scope_counts, counted)
         documents = {scope: count.documents for scope, count in counts.items()}
-        return ScopeMenu(scopes, documents, selected)
+        largest = max(scopes, key=lambda scope: documents.get(scope, 0), default="")
+        return ScopeMenu(scopes, documents, query.get("scope") or largest)
 
     async def scopes(self) -> list[str]:
         """Returns scopes to choose from, the first MAX_SCOPES by name.
@@ -110,8 +114,12 @@ class ScopeMenu(NamedTuple):
 
     @property
     def choices(self) -> list[str]:
-        """The scopes to choose from. The selected one comes first, also if it is unknown."""
-        return sorted({*self.scopes, self.selected}, key=lambda name: (name != self.selected, name))
+        """The scopes to choose from: the selected one, also if it is unknown, then the largest."""
+
+        def place(name: str) -> tuple[bool, int, str]:
+            return name != self.selected, -self.counts.get(name, 0), name
+
+        return sorted({*self.scopes, self.selected}, key=place)
 
     @property
     def has_documents(self) -> bool:
