@@ -88,6 +88,7 @@ DESCRIPTIONS = {
         "index": "Build, search, change and maintain an online index.",
         "block": "Create, change and show a blocklist of documents.",
         "server": "Manage a server.",
+        "server init": "Make the key and the tokens that a service needs.",
         "server token": "Create, list and revoke the tokens of a server.",
     },
     LABORATORY: {

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from nearkin.service.server.http.tokens import TokenFile
 from nearkin.service.server.processes import SHUTDOWN_GRACE
 from nearkin.service.server.settings import PREFIX, ServerSettings
+from nearkin.settings.keys import HashKey
 from tests.deploy.conftest import DEPLOY
 from tests.services import found
 
@@ -187,7 +190,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     assert set(named) == {"PYTHON_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE"}
     assert pinned == {name: f"{image}@sha256:{'a' * 64}" for name, image in named.items()}
     images = [service["image"] for service in yaml.safe_load(text)["services"].values()]
-    assert [image for image in images if not image.startswith("${")] == ["nearkin"]
+    assert {image for image in images if not image.startswith("${")} == {"nearkin"}
     docker.write_text("#!/bin/sh\necho denied\n")
     failed = subprocess.run(
         [tmp_path / "deploy" / "pin-images.sh"], env=environment, capture_output=True, check=False
@@ -234,7 +237,7 @@ def test_secrets_are_excluded_from_the_build() -> None:
 def test_compose_services_are_restricted_and_local() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services: dict[str, dict[str, Any]] = compose["services"]
-    assert set(services) == {"nearkin", "redis", "prometheus", "grafana"}
+    assert set(services) == {"init", "nearkin", "redis", "prometheus", "grafana"}
     server = services["nearkin"]
     settings = settings_of(server["environment"])
     assert settings.urls == ["redis://redis:6379/0"]
@@ -247,9 +250,8 @@ def test_compose_services_are_restricted_and_local() -> None:
         for volume in service.get("volumes", []):
             source, target = volume.split(":")[:2]
             assert source.startswith("./") or source in compose["volumes"], volume
-            if source.startswith("./") and "secrets" not in source:
-                assert (DEPLOY / source).is_dir()
             if source.startswith("./"):
+                assert (DEPLOY / source).is_dir()
                 assert volume.endswith(":ro"), target
     assert "--appendfsync" in services["redis"]["command"]
     assert not [
@@ -258,6 +260,50 @@ def test_compose_services_are_restricted_and_local() -> None:
         for value in service.get("environment", {}).values()
         if "nk_" in value
     ]
+
+
+def test_first_start_of_compose_makes_all_secrets(tmp_path: Path) -> None:
+    """Runs the command of the init service as a process, with its volume as a folder."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    (mount,) = services["init"]["volumes"]
+    volume, folder = mount.split(":")
+    command = [
+        str(tmp_path / "secrets") if word == folder else word
+        for word in services["init"]["command"]
+    ]
+    done = [
+        subprocess.run(
+            [sys.executable, "-m", "nearkin", *command], capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    # the log of the first start shows the token, and later ones do not
+    assert [len(one.stdout.split()) for one in done] == [1, 0]
+    readers = {
+        name for name, one in services.items() if f"{volume}:/run/nearkin:ro" in one["volumes"]
+    }
+    assert readers == {"nearkin", "prometheus", "grafana"}
+    for name in readers:
+        condition = services[name]["depends_on"]["init"]["condition"]
+        assert condition == "service_completed_successfully"
+    inside = "/run/nearkin/"
+    environment = services["nearkin"]["environment"]
+    tokens = TokenFile(tmp_path / "secrets" / environment["NEARKIN_TOKENS"].removeprefix(inside))
+    operator = tokens.find(done[0].stdout.strip())
+    assert operator is not None
+    assert operator.has_right("admin")
+    HashKey.read(str(tmp_path / "secrets" / environment["NEARKIN_KEY_FILE"].removeprefix(inside)))
+    (scrape,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    password = services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"]
+    shared = [scrape["authorization"]["credentials_file"], password]
+    files = [tmp_path / "secrets" / path.removeprefix(inside) for path in shared]
+    scraper = tokens.find(files[0].read_text())
+    assert scraper is not None
+    assert scraper.rights == ("metrics",)
+    # other users read them as members of the group of the image's user
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o640, 0o640]
+    assert f"--gid {services['grafana']['group_add'][0]} " in (DEPLOY / "Dockerfile").read_text()
+    assert services["prometheus"]["group_add"] == services["grafana"]["group_add"]
 
 
 def unit() -> dict[str, list[str]]:
