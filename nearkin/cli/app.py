@@ -31,10 +31,11 @@ from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.given_options import NO_CONFIG
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams, print_line
+from nearkin.cli.verbosity import Color, restored_output
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.runtime.compilation import COMPILATION
-from nearkin.runtime.environment import NO_THREAD, check_numba_settings
-from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
+from nearkin.runtime.environment import NO_THREAD
+from nearkin.runtime.files import Readers
 from nearkin.runtime.setting_names import SettingForm, settings_named_as
 
 DONE = 0
@@ -192,9 +193,7 @@ def run(arguments: list[str]) -> int:
     COMPILATION.listener = CompilationLines()
     try:
         ARGUMENTS.set(tuple(arguments))
-        restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
-        with settings_named_as(SettingForm.OPTION):
-            check_numba_settings()
+        with settings_named_as(SettingForm.OPTION), restored_output():
             code = run_typer(app, arguments, "nearkin") or DONE
             # Help pages, versions and commands with an exit code of their own end before the flush
             # of `with_clean_ending`.
@@ -231,7 +230,7 @@ def run(arguments: list[str]) -> int:
 
 def print_message(message: str, code: int) -> int:
     """Writes a message on standard error."""
-    print_line(f"nearkin: {message}")
+    print_line(f"nearkin: {message}", is_error=code != DONE)
     return code
 
 
@@ -317,6 +316,7 @@ def nearkin(
         bool,
         typer.Option("--no-config", help="Ignore the defaults in nearkin.toml and pyproject.toml."),
     ] = False,
+    color: Color = "auto",
 ) -> None:
     """Find near-duplicate documents in files, event streams and an online index."""
     if no_config:

@@ -1,14 +1,22 @@
 """`nearkin check`."""
 
 from contextlib import closing
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import COMMON, GivenOptions
+from nearkin.cli.command_line import VERBOSITY
+from nearkin.cli.dry_run import (
+    count_nothing,
+    describe_run,
+    print_dry_run,
+    print_settings,
+    settings_in_force,
+)
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import (
@@ -33,21 +41,9 @@ TOO_MANY_PAIRS = 3
 """The exit code if there are more pairs than allowed."""
 SHOWN_PAIRS = 3
 """The number of pairs that are listed on a terminal."""
-COMMON_OPTIONS = (
-    "most_pairs",
-    "text",
-    "id_column",
-    "threshold",
-    "measure",
-    "shingle",
-    "out",
-    "overwrite",
-    "memory",
-    "json",
-)
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def check(
     *,
     given: GivenOptions,
@@ -62,12 +58,13 @@ def check(
     spec: SignatureSettings,
     match: LeakOptions,
     most_pairs: int = setting(
-        0, "Largest allowed number of pairs.", COMMON, metavar="N", range=COUNT_OR_NONE
+        0, "Largest allowed number of pairs.", OUTPUT, common=True, metavar="N", range=COUNT_OR_NONE
     ),
     out: Path | None = setting(
         None,
         "File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
         OUTPUT,
+        common=True,
         short="-o",
         metavar="PATH",
     ),
@@ -76,6 +73,7 @@ def check(
     json: bool = False,
     quiet: bool = False,
     settings: Path | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Find near-duplicates between two corpora.
 
@@ -92,6 +90,7 @@ def check(
         from nearkin.corpus import FileCorpus
         from nearkin.runs.check import check_inputs, require_checkable
         from nearkin.runs.pairs import require_pairs_output, write_pairs_file
+        from nearkin.runs.resolved_run import resolve_run
         from nearkin.runs.temporary_runs import open_two_corpora, prepare_run
         from nearkin.runtime.files import Readers
         from nearkin.runtime.outputs import require_apart
@@ -105,6 +104,20 @@ def check(
         assert isinstance(opened.corpus, FileCorpus)
         if out is not None:
             require_apart(out, [file.path for file in opened.corpus.files])
+        if dry_run:
+            resolved = resolve_run(
+                opened.corpus,
+                columns.to_columns(match.memory),
+                parameters,
+                Path(),
+                progress,
+                require_checkable,
+                count_nothing,
+            )
+            print_dry_run(
+                describe_run(replace(resolved, corpus=opened.corpus), given), as_json=json
+            )
+            return
         finished = prepare_run(
             opened.corpus,
             columns.id_column,
@@ -113,6 +126,8 @@ def check(
             parameters,
             check_options=require_checkable,
         )
+        if VERBOSITY.get() > 0:
+            print_settings(settings_in_force(finished.run.options, given))
         result = check_inputs(finished.run, opened.inputs)
         account = opened.corpus.describe_files(finished.run.columns)
         finished.folder.remove()

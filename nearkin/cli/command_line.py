@@ -7,6 +7,9 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The arguments of the command that runs, after the name of the program."""
 OWNS_PROCESS: ContextVar[bool] = ContextVar("owns_process", default=False)
 """A flag that is set if the process ends with its command, as one that a shell has started."""
+VERBOSITY: ContextVar[int] = ContextVar("verbosity", default=0)
+"""How much a command prints: 1 more than usual, -1 the result in a line, -2 nothing but errors."""
+NOTHING_BUT_ERRORS = -2
 
 
 def decode_text(argument: str) -> str:

@@ -3,6 +3,7 @@
 The help page of a command with many options shows the common ones. `--help-all` shows all of them.
 """
 
+import os
 import re
 import textwrap
 from collections.abc import Callable
@@ -14,7 +15,10 @@ import typer
 from typer.core import MarkupMode, TyperCommand, TyperGroup
 
 from nearkin.cli.command_line import decode_text
-from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL, is_path_name, is_text_name
+from nearkin.cli.given_options import COMMON, DEFAULT, HELP, SHOWS_ALL, is_path_name, is_text_name
+from nearkin.errors import UsageError
+from nearkin.runtime.environment import check_numba_settings
+from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
 
 MARKUP: MarkupMode = "markdown"
 """The markup of docstrings and help texts."""
@@ -35,6 +39,8 @@ ABSENT_OPTIONS = {
     "sources, which are upper bounds; leave it out, and pass it to nearkin dedup",
 }
 """The reasons why a command does not have an option that its siblings have."""
+SHORT_EXAMPLES = 3
+"""The number of examples on a short help page."""
 WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
@@ -48,9 +54,11 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses arguments, and refuses empty paths, which the current folder would replace."""
-        from nearkin.cli.config_file import apply_defaults
-
-        apply_defaults(self, ctx)
+        try:
+            _prepare(self, ctx)
+        except UsageError:
+            if not _asks_for_help(self, ctx, args):
+                raise
         if any(not argument or argument.endswith("=") for argument in args):
             _require_paths(self, ctx, args)
         rest: list[str] = super().parse_args(ctx, args)
@@ -85,22 +93,42 @@ class Command(TyperCommand):
         page = copy(self)
         page.help = description.strip()
         page.params = [_one_name(parameter) for parameter in self.params]
-        common = [parameter for parameter in page.params if is_common(parameter)]
-        more = len(page.params) - len(common)
-        if any(map(_is_in_common_panel, common)) and SHOWS_ALL not in ctx.meta:
-            page.params = common
-        super(Command, page).format_help(ctx, formatter)
         lines = [wrap_example(text) for text in examples.split("\n\n") if text.strip()]
+        common = [_shorten_help(parameter) for parameter in page.params if is_common(parameter)]
+        is_short = any(map(_is_in_common_panel, common)) and SHOWS_ALL not in ctx.meta
+        if is_short:
+            page.add_help_option = False
+            page.help = description.strip().partition("\n\n")[0]
+            page.params = common
+            lines = lines[:SHORT_EXAMPLES]
+        super(Command, page).format_help(ctx, formatter)
         if lines:
             typer.echo("\n".join([f" {EXAMPLES}", *lines, ""]))
-        if page.params is common:
-            typer.echo(f" {more} more options: {ctx.command_path} --help-all\n")
+        if is_short:
+            # --help-all is one of the parameters.
+            more = len(self.params) - len(common) - 1
+            typer.echo(f" {more} more options: {ctx.command_path} --help-all")
+
+
+def _prepare(command: Command, ctx: Any) -> None:
+    """Applies the environment variables and the file with defaults to a command."""
+    from nearkin.cli.config_file import apply_defaults
+
+    check_numba_settings()
+    restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
+    apply_defaults(command, ctx)
+
+
+def _asks_for_help(command: Command, ctx: Any, arguments: list[str]) -> bool:
+    """Returns whether arguments ask for a help page, which needs no valid defaults."""
+    if ctx.ignore_unknown_options:
+        return not {*HELP_NAMES, "--help-all"}.isdisjoint(arguments)
+    values, _, _ = command.make_parser(ctx).parse_args(list(arguments))
+    return command.name == "help" or bool(values.get("help") or values.get("help_all"))
 
 
 def _require_paths(command: Command, ctx: Any, arguments: list[str]) -> None:
     """Raises UsageError if an argument or an option that names files is empty."""
-    from nearkin.errors import UsageError
-
     values, _, _ = command.make_parser(ctx).parse_args(list(arguments))
     parameters: list[Any] = command.params
     for parameter in parameters:
@@ -127,7 +155,6 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name and the command that arguments call, and the other arguments."""
-        from nearkin.errors import UsageError
         from nearkin.runtime.suggestions import did_you_mean
 
         name = args[0]
@@ -177,7 +204,7 @@ def name_values(parameters: list[Any]) -> None:
             many = "..." if parameter.nargs != 1 else ""
             parameter.metavar = f"{parameter.metavar or parameter.name.upper()}{many}"
             parameter.display_type_rich = show_no_type
-        elif parameter.is_flag:
+        elif parameter.is_flag or parameter.count:
             parameter.metavar = ""
         elif parameter.metavar is None:
             annotation = parameter.type_descriptor.annotation
@@ -201,11 +228,23 @@ def is_common(parameter: Any) -> bool:
     """Returns whether a short help page shows a parameter."""
     if parameter.param_type_name == "argument" or parameter.required:
         return True
-    return parameter.rich_help_panel in (COMMON, HELP)
+    return _is_in_common_panel(parameter)
 
 
 def _is_in_common_panel(parameter: Any) -> bool:
     return getattr(parameter, "rich_help_panel", None) == COMMON
+
+
+def _shorten_help(parameter: Any) -> Any:
+    """Returns a parameter for the short help page, with the first sentence of its help text."""
+    text, separator, default = (parameter.help or "").partition(DEFAULT)
+    shown = copy(parameter)
+    shown.help = f"{first_sentence(text)}{separator}{default}"
+    if parameter.default and not parameter.required:
+        # In a line of its own, it would make the page longer.
+        shown.help += f"{DEFAULT}{parameter.default}]"
+        shown.show_default = False
+    return shown
 
 
 def _one_name(parameter: Any) -> Any:
@@ -292,8 +331,6 @@ def name_of(parameter: Any) -> str:
 
 def run_typer(run: Callable[..., Any], arguments: list[str], name: str) -> int | None:
     """Runs a typer application, whose errors are raised."""
-    from nearkin.errors import UsageError
-
     try:
         code = run(arguments, prog_name=name, standalone_mode=False)
     except PARSER_ERROR as error:

@@ -22,7 +22,7 @@ REPOSITORY = ".git"
 """The name of the folder, or in a worktree the file, that marks the root of a repository."""
 MAX_BYTES = 1 << 20
 """The largest file of defaults. A larger file is something else."""
-OF_ONE_RUN = ("out", "overwrite", "resume", "help", "help_all")
+OF_ONE_RUN = ("out", "overwrite", "resume", "dry_run", "help", "help_all")
 """The names of options that belong to one run and have no defaults in a file."""
 SERVER_SETTINGS = frozenset({"host", "port", "store", "tokens", "key_file", "memory_budget"})
 """Top-level keys by which a file with the settings of a server is recognized, which may have the
@@ -185,7 +185,7 @@ class ConfigFile:
         """Returns a value of the file as an option takes it."""
         from nearkin.runtime.argument_types import check_type
 
-        kind = option.type_descriptor.annotation
+        kind = bool if option.count else option.type_descriptor.annotation
         if kind is Path or is_path:
             paths = value if isinstance(value, list) else [value]
             located = [self._locate(check_type(key, path, str)) for path in paths]

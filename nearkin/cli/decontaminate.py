@@ -1,14 +1,13 @@
 """`nearkin decontaminate`."""
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import COMMON, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, repeat_command, require_documents
@@ -27,19 +26,6 @@ if TYPE_CHECKING:
 
 TOO_CONTAMINATED = 3
 """The exit code if more of a suite is contaminated than allowed."""
-COMMON_OPTIONS = (
-    "against",
-    "text",
-    "id_column",
-    "suite_fields",
-    "operating_point",
-    "action",
-    "out",
-    "overwrite",
-    "fail_above",
-    "memory",
-    "resume",
-)
 SEARCH_OPTIONS = (
     "against",
     "field_thresholds",
@@ -54,7 +40,7 @@ SEARCH_OPTIONS = (
 """The options of a search for items, which have no effect when suites are saved."""
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def decontaminate(
     *,
     given: GivenOptions,
@@ -68,6 +54,7 @@ def decontaminate(
         None,
         "File, glob, folder or URL of suites: tables of items, or saved suites. May be repeated.",
         INPUT,
+        common=True,
         metavar="SUITE",
     ),
     suite_fields: str = setting(
@@ -88,6 +75,7 @@ def decontaminate(
         "longest",
         "What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
         SIMILARITY,
+        common=True,
         metavar="NAME",
     ),
     field_thresholds: list[str] | None = setting(
@@ -103,6 +91,7 @@ def decontaminate(
         "Also write the documents: annotate (with the items that they contain), cut (without the "
         "passages of items), or drop (without contaminated documents).",
         OUTPUT,
+        common=True,
         metavar="ACTION",
     ),
     cut_unit: str | None = setting(
@@ -113,11 +102,14 @@ def decontaminate(
         metavar="UNIT",
         shown_default="passage",
     ),
-    out: Path | None = setting(None, "Output folder.", OUTPUT, short="-o", metavar="PATH"),
+    out: Path | None = setting(
+        None, "Output folder.", OUTPUT, common=True, short="-o", metavar="PATH"
+    ),
     fail_above: float | None = setting(
         None,
         "End with exit code 3 if a larger share of the items of a suite is contaminated.",
-        COMMON,
+        OUTPUT,
+        common=True,
         metavar="SHARE",
         range=SHARE,
     ),

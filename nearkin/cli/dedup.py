@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.dry_run import count_nothing, ends_as_dry_run
 from nearkin.cli.executor_options import THREADS, ExecutorOptions
 from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.jobs import make_job
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 class ResultOptions:
     """The options that decide what the output contains."""
 
-    annotate: bool = setting(False, "Keep all rows and add cluster columns.", OUTPUT)
+    annotate: bool = setting(False, "Keep all rows and add cluster columns.", OUTPUT, common=True)
     audit: bool = setting(
         False, "Measure precision and recall on the corpus after the run.", OUTPUT
     )
@@ -91,23 +92,11 @@ class ResultOptions:
     )
 
 
-COMMON_OPTIONS = (
-    "text",
-    "id_column",
-    "threshold",
-    "measure",
-    "shingle",
-    "keep",
-    "out",
-    "overwrite",
-    "memory",
-    "resume",
-)
 NEEDS = dict.fromkeys(("annotate", "codec", "sizes", "document_weights"), Need("output", ("kept",)))
 """The options that have an effect on documents in the output only."""
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS, needs=NEEDS)
+@partial(with_option_groups, needs=NEEDS)
 @partial(with_standard_files, result="kept.jsonl", write_rows=copy_file)
 def dedup(
     *,
@@ -128,6 +117,7 @@ def dedup(
     plan: Path | None = None,
     settings: Path | None = None,
     resume: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Remove exact duplicates and near-duplicates.
 
@@ -207,7 +197,10 @@ def dedup(
             on_error=reading.on_error,
             selection=reading.selection,
             choose=None if reference.against or reference.blocklist else choose_for_run,
+            count=count_nothing if dry_run else None,
         )
+        if ends_as_dry_run(resolved, given, dry_run=dry_run, as_json=output.json):
+            return
         job = make_job(
             inputs,
             resolved,

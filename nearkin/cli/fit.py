@@ -24,25 +24,12 @@ if TYPE_CHECKING:
     from nearkin.quality.fit.asking import AskedSettings
     from nearkin.quality.fit.result import FitResult
 
-COMMON_OPTIONS = (
-    "labels",
-    "ask",
-    "text",
-    "id_column",
-    "vector",
-    "objective",
-    "across",
-    "out",
-    "page",
-    "json",
-)
-
 
 UseOfSettings: TypeAlias = Callable[[Mapping[str, object]], str]
 """Returns the command that uses chosen settings."""
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def fit(
     *,
     given: GivenOptions,
@@ -55,12 +42,14 @@ def fit(
         "Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With --ask, the "
         "file of answers (labels.csv).",
         VERIFICATION,
+        common=True,
         metavar="FILE",
     ),
     ask: int | None = setting(
         None,
         "Ask about pairs until the file of --labels has so many answers.",
         VERIFICATION,
+        common=True,
         metavar="ANSWERS",
         range=COUNT,
     ),
@@ -69,6 +58,7 @@ def fit(
         "What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or the "
         "share of clusters that may be lost, such as lost<=0.01.",
         VERIFICATION,
+        common=True,
         metavar="SCORE",
     ),
     labelled: str = setting(
@@ -91,6 +81,7 @@ def fit(
         None,
         "Settings file to write, for --settings of dedup and pairs.",
         OUTPUT,
+        common=True,
         short="-o",
         metavar="FILE",
     ),
@@ -98,6 +89,7 @@ def fit(
         None,
         "HTML page to write, with precision-recall curves and wrong pairs.",
         OUTPUT,
+        common=True,
         metavar="FILE",
     ),
     json: bool = False,

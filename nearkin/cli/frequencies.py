@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 
 import typer
 
@@ -15,19 +14,6 @@ from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.table import DEFAULT_STEPS, OutputSettings
-
-COMMON_OPTIONS = (
-    "text",
-    "tokens",
-    "shingle",
-    "normalise",
-    "stem",
-    "out",
-    "overwrite",
-    "memory",
-    "workers",
-    "json",
-)
 
 
 @dataclass(frozen=True)
@@ -42,7 +28,7 @@ class ShingleOptions:
     key_file: str | None = None
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def frequencies(
     *,
     inputs: o.InputFiles,

@@ -1,6 +1,7 @@
 """The names of panels and flags of options, and the options that a command line gives."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import typer
 
@@ -8,8 +9,12 @@ from nearkin.runtime.setting_names import flag_of
 
 COMMON = "Common options"
 HELP = "Help"
+DEFAULT = "  [default: "
+"""The text in a help text before a default that follows from other settings."""
 SHOWS_ALL = "nearkin.shows_all_options"
 """The key of a context under which `--help-all` is recorded."""
+DEFAULT_SOURCE = "default"
+"""The source of a value that nobody gave."""
 NO_CONFIG = "nearkin.no_config"
 """The key of a context under which `--no-config` is recorded."""
 
@@ -20,9 +25,11 @@ class GivenOptions:
 
     Attributes:
         names: The names of the parameters of the command.
+        sources: Origins of the values of parameters, if that is not the command line.
     """
 
     names: frozenset[str]
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, context: typer.Context, origin: str = "COMMANDLINE") -> "GivenOptions":
@@ -38,6 +45,10 @@ class GivenOptions:
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
+
+    def source_of(self, name: str) -> str:
+        """Returns where the value of a parameter comes from."""
+        return self.sources.get(name, "given" if name in self.names else DEFAULT_SOURCE)
 
     def require_unused(self, names: tuple[str, ...], reason: str) -> None:
         """Requires that options which would be ignored were not given."""

@@ -36,6 +36,8 @@ def with_hub_output(command: Callable[..., None]) -> Callable[..., None]:
         overwrite = bool(options.get("overwrite"))
         place.require_writable(may_exist=overwrite or bool(options.get("resume")))
         command(*arguments, **{**options, "out": place.local})
+        if options.get("dry_run"):
+            return
         commit = place.upload(overwrite=overwrite)
         if not options.get("quiet"):
             print_line(f"uploaded {place.local} to {place.url}, commit {commit}")

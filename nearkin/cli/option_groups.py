@@ -7,8 +7,7 @@ for each field of the group, which is what typer sees, and passes the filled gro
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from copy import copy
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import wraps
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -16,8 +15,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from nearkin.cli.completion import completion_of
-from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL, GivenOptions
+from nearkin.cli.given_options import COMMON, DEFAULT, HELP, SHOWS_ALL, GivenOptions
 from nearkin.cli.standard_streams import require_open_stdout
+from nearkin.cli.verbosity import Color, Verbose, set_quiet
 from nearkin.runtime.docstrings import remove_sections
 from nearkin.runtime.files import restrict_new_files
 from nearkin.runtime.setting_names import flag_of
@@ -52,6 +52,10 @@ PANELS = (
     HELP,
 )
 """The panels of the help page, in the order in which they are shown."""
+WITHOUT_VALUE = ("help_all", "verbose", "color")
+"""The options of many commands whose callbacks do all their work."""
+MOST_OPTIONS = 23
+"""The number of options that a help page shows. A command with more has a short page, too."""
 
 
 def show_all_options(context: typer.Context, *, requested: bool) -> None:
@@ -77,7 +81,6 @@ HelpAll = Annotated[
 
 def with_option_groups(
     command: Callable[..., None],
-    common: tuple[str, ...] = (),
     needs: Mapping[str, Need] = MappingProxyType({}),
 ) -> Callable[..., None]:
     """Returns a command that typer can register, with one parameter for each field of its groups.
@@ -86,7 +89,8 @@ def with_option_groups(
     has the options that have an effect in this command only with certain values of another one.
 
     A parameter of type `GivenOptions` receives the names of the options that were given.
-    Options are ordered by the panel of the help page in which they are shown. The help page begins
+    Options are ordered by the panel of the help page in which they are shown. If there are many,
+    the common ones are in the first panel, which the short help page shows. The help page begins
     with the docstring of the command, without its sections for readers of the code.
     """
     hints = get_type_hints(command, include_extras=True)
@@ -109,8 +113,10 @@ def with_option_groups(
 
         command_name = context.command_path.partition(" ")[2]
         given_options = GivenOptions.read(context)
-        options.pop("help_all", None)
+        for name in WITHOUT_VALUE:
+            options.pop(name, None)
         configured = GivenOptions.read(context, "DEFAULT_MAP")
+        origins: dict[str, str] = {}
         with ExitStack() as sources:
             if configured.names:
                 from nearkin.cli.config_file import USED, defaults_named_in_errors
@@ -119,9 +125,12 @@ def with_option_groups(
                 sources.enter_context(defaults_named_in_errors(config, configured.names))
                 _choose_source_of_settings(options, given_options, defaults)
             if options.get("settings") is not None or options.get("preset") is not None:
-                from nearkin.cli.settings_option import apply_settings
+                from nearkin.cli.settings_option import apply_settings, name_source
 
+                on_command_line = given_options.names
                 settings, given_options = apply_settings(options, given_options, command_name)
+                of_settings = given_options.names - on_command_line
+                origins.update(dict.fromkeys(of_settings, name_source(options)))
                 sources.enter_context(settings.named_in_errors())
             if configured.names:
                 yielding = names_to_yield(configured, given_options, options, known_settings, needs)
@@ -130,6 +139,9 @@ def with_option_groups(
             chosen = GivenOptions(given_options.names | configured.names)
             require_in_range(chosen, options, known_settings)
             require_consistent(chosen, options, known_settings, needs)
+            if configured.names:
+                origins.update(dict.fromkeys(configured.names, str(config.path)))
+            given_options = replace(given_options, sources=origins)
             arguments: dict[str, object] = dict.fromkeys(names_of_given_options, given_options)
             for name, group in groups.items():
                 group_values = {field.name: options.pop(field.name) for field in fields(group)}
@@ -142,7 +154,7 @@ def with_option_groups(
         for parameter in option_parameters
         if (setting := find_setting(parameter)) is not None
     }
-    parameters = _arrange_parameters(list(map(to_option, option_parameters)), common)
+    parameters = _arrange_parameters(option_parameters)
     run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     run_command.__dict__.update(settings=known_settings, needs=needs)
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -159,25 +171,20 @@ def _choose_source_of_settings(
             options[other] = defaults[other]
 
 
-def _arrange_parameters(
-    option_parameters: list[inspect.Parameter], common: tuple[str, ...]
-) -> list[inspect.Parameter]:
+def _arrange_parameters(declared: list[inspect.Parameter]) -> list[inspect.Parameter]:
     """Returns the parameters that typer sees: the context, and options in the order of the help."""
-    arranged = option_parameters
-    if common:
-        arranged = [
-            _move_to_common_panel(parameter) if parameter.name in common else parameter
-            for parameter in arranged
-        ]
-        arranged.append(
-            inspect.Parameter(
-                "help_all", inspect.Parameter.KEYWORD_ONLY, annotation=HelpAll, default=False
-            )
-        )
-        positions = {name: position for position, name in enumerate(common)}
-        arranged.sort(key=lambda parameter: positions.get(parameter.name, len(common)))
+    has_short_page = len(declared) > MOST_OPTIONS
+    options = [to_option(parameter, has_short_page=has_short_page) for parameter in declared]
+    added: dict[str, tuple[Any, object]] = {"color": (Color, "auto")}
+    if any(parameter.name == "quiet" for parameter in declared):
+        added["verbose"] = (Verbose, False)
+    if has_short_page:
+        added["help_all"] = (HelpAll, False)
+    for name, (annotation, default) in added.items():
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        options.append(inspect.Parameter(name, keyword, annotation=annotation, default=default))
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    return [context, *sorted(arranged, key=_panel_number)]
+    return [context, *sorted(options, key=_panel_number)]
 
 
 def _group_parameters(group: type) -> list[inspect.Parameter]:
@@ -195,11 +202,6 @@ def _to_keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
-def _move_to_common_panel(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Returns a parameter whose option is in the panel of the common options."""
-    return _with_option(parameter, rich_help_panel=COMMON)
-
-
 def find_setting(parameter: inspect.Parameter) -> Setting | None:
     """Returns the setting of an option: that of its annotation, or that of the table."""
     annotation = parameter.annotation
@@ -209,7 +211,7 @@ def find_setting(parameter: inspect.Parameter) -> Setting | None:
     return None if declared is None else declared.setting
 
 
-def to_option(parameter: inspect.Parameter) -> inspect.Parameter:
+def to_option(parameter: inspect.Parameter, *, has_short_page: bool) -> inspect.Parameter:
     """Returns the parameter that typer sees: an option with the facts of its setting."""
     setting = find_setting(parameter)
     if setting is None:
@@ -219,16 +221,17 @@ def to_option(parameter: inspect.Parameter) -> inspect.Parameter:
     short = [setting.short] if setting.short else []
     help = setting.help
     if setting.shown_default:
-        help = f"{help}  [default: {setting.shown_default}]"
+        help = f"{help}{DEFAULT}{setting.shown_default}]"
     option = typer.models.OptionInfo(
         default=...,
         param_decls=[name, *short],
         help=help,
         metavar=setting.metavar,
         show_default=not setting.shown_default,
-        rich_help_panel=setting.panel or None,
+        rich_help_panel=COMMON if has_short_page and setting.common else setting.panel or None,
         autocompletion=completion_of(setting),
         envvar=setting.variable or None,
+        count=setting.is_counted,
         callback=CALLBACKS.get(parameter.name),
     )
     kind = setting.option_type or plain_type(parameter.annotation)
@@ -246,25 +249,10 @@ def require_stdout_for_json(as_json: bool) -> bool:  # noqa: FBT001 - typer pass
 
 CALLBACKS: dict[str, Callable[..., Any]] = {
     "json": require_stdout_for_json,
+    "quiet": set_quiet,
     "readable_by": restrict_new_files,
 }
 """The functions that receive the value of an option when the command line is read."""
-
-
-def _with_option(parameter: inspect.Parameter, **fields: object) -> inspect.Parameter:
-    """Returns a parameter whose option has other fields.
-
-    Other commands that share it keep theirs.
-    """
-    kind, *extras = get_args(parameter.annotation)
-    changed: list[object] = []
-    for extra in extras:
-        if isinstance(extra, typer.models.OptionInfo):
-            extra = copy(extra)
-            for name, value in fields.items():
-                setattr(extra, name, value)
-        changed.append(extra)
-    return parameter.replace(annotation=Annotated[(kind, *changed)])
 
 
 def _panel_number(parameter: inspect.Parameter) -> int:

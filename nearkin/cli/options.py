@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, globs, folders, URLs (s3://, gs://, abfs://, hf://, file://), or the folder "
-        "of a saved run."
+        help="Files, globs, folders, URLs, or a saved run. URLs are s3://, gs://, abfs://, hf:// "
+        "and file://; a saved run is its folder."
     ),
 ]
 StandardInputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, globs, folders, URLs (s3://, gs://, abfs://, hf://), a saved run, or - for "
-        "standard input.",
+        help="Files, globs, folders, URLs, a saved run, or -. URLs are s3://, gs://, abfs:// and "
+        "hf://; - is standard input.",
         metavar="INPUTS",
     ),
 ]
@@ -258,15 +258,19 @@ def require_apart_from_files(
 
 def open_progress(*, quiet: bool) -> "Progress":
     """Returns a display of progress on standard error: bars on a terminal, else plain lines."""
+    from nearkin.cli.command_line import VERBOSITY
     from nearkin.cli.progress_lines import PlainProgress
+    from nearkin.cli.verbosity import StageTimes
     from nearkin.runtime.compilation import COMPILATION, CompilationLogger
     from nearkin.runtime.progress import Silent
 
     if quiet:
         COMPILATION.listener = CompilationLogger()
         return Silent()
-    if not sys.stderr.isatty():
-        return PlainProgress(sys.stderr)
-    from nearkin.reports.progress import TerminalProgress
+    if sys.stderr.isatty():
+        from nearkin.reports.progress import TerminalProgress
 
-    return TerminalProgress()
+        display: Progress = TerminalProgress()
+    else:
+        display = PlainProgress(sys.stderr)
+    return StageTimes(display) if VERBOSITY.get() > 0 else display

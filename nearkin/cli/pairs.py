@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkin.cli import options as o
+from nearkin.cli.dry_run import count_nothing, ends_as_dry_run
 from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
@@ -21,18 +22,6 @@ from nearkin.settings.table import ClusterSettings, OutputSettings, SignatureSet
 if TYPE_CHECKING:
     from nearkin.engine.stats import MissingPairsStats
 
-COMMON_OPTIONS = (
-    "text",
-    "id_column",
-    "threshold",
-    "measure",
-    "shingle",
-    "relation",
-    "out",
-    "overwrite",
-    "memory",
-    "resume",
-)
 OF_SIMILARITY = {
     name: Need("relation", ("similarity",))
     for name in (
@@ -51,7 +40,7 @@ def describe_missing(missing: "MissingPairsStats | None") -> str:
     return f"; an estimated {missing.pairs:,} more are missing ({share} of all pairs)"
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_SIMILARITY)
+@partial(with_option_groups, needs=OF_SIMILARITY)
 @partial(with_standard_files, result="pairs.jsonl", write_rows=copy_file)
 def pairs(
     *,
@@ -67,6 +56,7 @@ def pairs(
         "similarity",
         "Relation of the reported pairs: similarity, or containment of documents in larger ones.",
         VERIFICATION,
+        common=True,
         values=("similarity", "containment"),
     ),
     accept: str = setting(
@@ -82,6 +72,7 @@ def pairs(
     ),
     settings: Path | None = None,
     resume: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Write all pairs of near-duplicates into a file.
 
@@ -127,7 +118,10 @@ def pairs(
             partial(require_listable, relation, expand_exact=expand_exact),
             on_error=reading.on_error,
             selection=reading.selection,
+            count=count_nothing if dry_run else None,
         )
+        if ends_as_dry_run(resolved, given, dry_run=dry_run, as_json=output.json):
+            return
         job = make_job(inputs, resolved, reading, output, resume=resume)
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     print_main_warnings(summary.warnings)

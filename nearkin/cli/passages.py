@@ -1,7 +1,6 @@
 """`nearkin passages`."""
 
 from contextlib import closing
-from functools import partial
 from typing import Annotated
 
 from nearkin.cli import options as o
@@ -14,23 +13,12 @@ from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import INPUT, OUTPUT, SIMILARITY, Setting
 from nearkin.settings.table import OutputSettings, varied
 
-COMMON_OPTIONS = (
-    "text",
-    "id_column",
-    "min_tokens",
-    "source",
-    "cut_unit",
-    "out",
-    "overwrite",
-    "memory",
-    "resume",
-)
-
 MinTokens = Annotated[
     int | None,
     Setting(
         "Smallest number of words of a passage, or of characters with --unit chars.",
         SIMILARITY,
+        common=True,
         metavar="N",
         shown_default="50",
         range=NumberRange(2, 1048576),
@@ -74,7 +62,7 @@ RepeatedParagraphs = Annotated[
 ]
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def passages(
     *,
     inputs: o.InputFiles,

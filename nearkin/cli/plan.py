@@ -62,6 +62,7 @@ class WorkloadOptions:
         None,
         "Number of documents, for example 300M or 1B.",
         INPUT,
+        common=True,
         shown_default="that of the inputs",
     )
     shingles: int | None = setting(
@@ -106,9 +107,16 @@ class WorkloadOptions:
     signature_ram: str | None = setting(
         None, "Maximum memory for signatures, for example 100GB.", RUN, metavar="SIZE"
     )
-    disk: str | None = setting(None, "Maximum disk space, for example 2TB.", RUN, metavar="SIZE")
+    disk: str | None = setting(
+        None, "Maximum disk space, for example 2TB.", RUN, common=True, metavar="SIZE"
+    )
     time: str | None = setting(
-        None, "Maximum duration of a run, for example 8h.", RUN, metavar="TIME", need=OF_A_RUN
+        None,
+        "Maximum duration of a run, for example 8h.",
+        RUN,
+        common=True,
+        metavar="TIME",
+        need=OF_A_RUN,
     )
     cores: int | None = setting(
         None,
@@ -119,7 +127,7 @@ class WorkloadOptions:
         need=OF_A_RUN,
     )
     engine: str = setting(
-        "local", "Engine: local (a run) or index.", RUN, values=("local", "index")
+        "local", "Engine: local (a run) or index.", RUN, common=True, values=("local", "index")
     )
     store: str = setting(
         "memory",
@@ -272,21 +280,7 @@ class PlannedSpecOptions:
         return spec_of(o.parameters_of(self), columns)
 
 
-COMMON_OPTIONS = (
-    "docs",
-    "threshold",
-    "recall",
-    "engine",
-    "memory",
-    "disk",
-    "time",
-    "measure",
-    "out",
-    "json",
-)
-
-
-@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_A_CORPUS)
+@partial(with_option_groups, needs=OF_A_CORPUS)
 def plan(
     *,
     given: GivenOptions,
@@ -309,6 +303,7 @@ def plan(
         None,
         "Write the plan into a JSON file, for dedup --plan.",
         OUTPUT,
+        common=True,
         short="-o",
         metavar="FILE",
     ),

@@ -16,7 +16,8 @@ def require_documents(documents: int, rejected: int, advice: str) -> None:
     if rejected and not documents:
         print_line(
             f"nearkin: no document could be read: every row was rejected ({rejected:,} of "
-            f"{rejected:,}); {advice}"
+            f"{rejected:,}); {advice}",
+            is_error=True,
         )
         raise typer.Exit(NOTHING_READ)
 

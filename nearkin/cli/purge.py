@@ -65,9 +65,9 @@ def purge(
     overwrite: bool = False,
     readable_by: str = "owner",
     dry_run: bool = setting(
-        False, "Show what would be removed from an index, and remove nothing.", RUN
+        False, "Show what would be removed from an index, and remove nothing.", RUN, common=True
     ),
-    yes: bool = setting(False, "Remove the documents from an index.", RUN),
+    yes: bool = setting(False, "Remove the documents from an index.", RUN, common=True),
     resume: bool = False,
     memory: str = AUTOMATIC,
     workers: int | None = None,

@@ -51,6 +51,13 @@ def apply_settings(
     return settings, GivenOptions(given.names | added)
 
 
+def name_source(options: dict[str, Any]) -> str:
+    """Returns where the settings come from: a settings file, or a preset."""
+    if options.get("settings") is not None:
+        return str(options["settings"])
+    return f"preset {options['preset']}"
+
+
 def warn_of_preset_size(preset: str | None, documents: int) -> list[str]:
     """Returns a warning if a preset was not measured on as many documents as are planned."""
     if preset is None:

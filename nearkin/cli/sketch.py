@@ -16,19 +16,6 @@ from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.table import OutputSettings, SignatureSettings
 
-COMMON_OPTIONS = (
-    "text",
-    "id_column",
-    "measure",
-    "shingle",
-    "k",
-    "out",
-    "overwrite",
-    "memory",
-    "workers",
-    "json",
-)
-
 
 def write_signature_rows(path: Path) -> None:
     """Writes the signatures of a file to standard output, one JSON object a line.
@@ -49,7 +36,7 @@ def write_signature_rows(path: Path) -> None:
             write_to_stdout(b"".join(lines))
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 @partial(with_standard_files, result="signatures.arrow", write_rows=write_signature_rows)
 def sketch(
     *,

@@ -2,12 +2,12 @@
 
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import COMMON, GivenOptions
+from nearkin.cli.dry_run import count_nothing, ends_as_dry_run
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -21,19 +21,6 @@ from nearkin.settings.table import OutputSettings, SignatureSettings
 
 if TYPE_CHECKING:
     from nearkin.engine.split_groups import SplitFacts
-
-COMMON_OPTIONS = (
-    "groups",
-    "names",
-    "text",
-    "id_column",
-    "threshold",
-    "shingle",
-    "out",
-    "overwrite",
-    "memory",
-    "resume",
-)
 
 
 @dataclass(frozen=True)
@@ -50,13 +37,17 @@ class GroupOptions:
     groups: Annotated[
         str,
         Setting(
-            "Share of each group, separated by commas. They add up to 1.", COMMON, metavar="SHARES"
+            "Share of each group, separated by commas. They add up to 1.",
+            OUTPUT,
+            common=True,
+            metavar="SHARES",
         ),
     ]
     names: str | None = setting(
         None,
         "Names of the groups, separated by commas.",
-        COMMON,
+        OUTPUT,
+        common=True,
         metavar="NAMES",
         shown_default="train,test for two groups; train,validation,test for three",
     )
@@ -69,7 +60,7 @@ class GroupOptions:
     )
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@with_option_groups
 def split(
     *,
     given: GivenOptions,
@@ -82,6 +73,7 @@ def split(
     output: OutputSettings,
     settings: Path | None = None,
     resume: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Make training and test sets that share no near-duplicates.
 
@@ -117,7 +109,10 @@ def split(
             require_splittable,
             on_error=reading.on_error,
             selection=reading.selection,
+            count=count_nothing if dry_run else None,
         )
+        if ends_as_dry_run(resolved, given, dry_run=dry_run, as_json=output.json):
+            return
         job = make_job(inputs, resolved, reading, output, resume=resume)
         record = run_split(job, parsed, progress)
     print_main_warnings(record["warnings"])

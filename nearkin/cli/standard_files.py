@@ -131,6 +131,8 @@ def _require_usable(inputs: list[str], given: GivenOptions, *, reads: bool, writ
     """Requires that the other arguments have a meaning with standard input and standard output."""
     from nearkin.errors import UsageError
 
+    if reads or writes:
+        given.require_unused(("dry_run",), "with -, because standard input cannot be read again")
     if writes:
         given.require_unused(
             WITHOUT_FILES,

@@ -5,6 +5,7 @@ import os
 import sys
 from typing import Any, TextIO, cast
 
+from nearkin.cli.command_line import NOTHING_BUT_ERRORS, VERBOSITY
 from nearkin.errors import RunError
 from nearkin.runtime.redaction import redact
 
@@ -70,11 +71,14 @@ def require_open_stdout() -> None:
         raise RunError(f"cannot write to standard output: {CLOSED}")
 
 
-def print_line(text: str) -> None:
+def print_line(text: str, *, is_error: bool = False) -> None:
     """Writes a line on standard error, without passwords and characters that act on a terminal.
 
-    Names of files and columns can have such characters, and so can messages about them.
+    Names of files and columns can have such characters, and so can messages about them. With -qq,
+    only errors are written.
     """
+    if VERBOSITY.get() <= NOTHING_BUT_ERRORS and not is_error:
+        return
     # Pages of help need no more modules.
     from nearkin.runtime.visible_text import make_visible
 

@@ -67,21 +67,7 @@ class SignatureOptions:
             )
 
 
-COMMON_OPTIONS = (
-    "text",
-    "measure",
-    "shingle",
-    "threshold",
-    "recall",
-    "bands",
-    "rows",
-    "documents",
-    "plot",
-    "json",
-)
-
-
-@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_A_CORPUS)
+@partial(with_option_groups, needs=OF_A_CORPUS)
 def tune(
     *,
     given: GivenOptions,
@@ -134,6 +120,7 @@ def tune(
         1_000_000,
         "Number of documents, for the expected candidates.",
         INPUT,
+        common=True,
         range=NumberRange(1, MOST_DOCUMENTS),
         excludes={"inputs": "the number of documents is that of the inputs"},
     ),

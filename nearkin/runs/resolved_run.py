@@ -105,6 +105,7 @@ def resolve_inputs(
     on_error: str = "quarantine",
     selection: Selection | None = None,
     choose: SettingsChoice | None = None,
+    count: FrequencyCounter | None = None,
 ) -> ResolvedRun:
     """Reads the inputs of a job as far as their Spec requires it.
 
@@ -124,7 +125,7 @@ def resolve_inputs(
         work_folder_of(out),
         progress,
         check_options,
-        partial(count_in_work_folder, out),
+        count or partial(count_in_work_folder, out),
         choose,
     )
     account = corpus.describe_files(resolved.columns)

@@ -67,8 +67,10 @@ class Setting:
     Attributes:
         help: What it means. Other settings are named as options, for example `--threshold`.
         panel: The part of a help page that shows it.
+        common: Whether the short help page of a command with many options shows it.
         metavar: The placeholder of its value. `COL` stands for the name of a column.
         short: A short form of the option, for example `-t`.
+        is_counted: Whether it is a flag that may be repeated, which counts.
         negatable: Whether the option has an opposite, for example `--no-lines`.
         shown_default: What pages show as the default if it follows from other settings.
         values: A closed set of values, or a function that returns them.
@@ -88,8 +90,10 @@ class Setting:
 
     help: str
     panel: str = INPUT
+    common: bool = False
     metavar: str | None = None
     short: str = ""
+    is_counted: bool = False
     negatable: bool = False
     shown_default: str = ""
     values: tuple[str, ...] | Callable[[], Iterable[str]] = ()

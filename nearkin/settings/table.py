@@ -89,6 +89,7 @@ class ColumnSettings:
     text: str | None = setting(
         None,
         "Column of texts, or several that are joined, for example title,body.",
+        common=True,
         metavar=COLUMN,
         shown_default="text",
         names_columns=True,
@@ -113,8 +114,9 @@ class ColumnSettings:
     id_column: str | None = setting(
         None,
         "Column of ids.",
+        common=True,
         metavar=COLUMN,
-        shown_default="ids of the form PATH:ROW",
+        shown_default="PATH:ROW",
         names_columns=True,
     )
     delimiter: str | None = setting(
@@ -262,8 +264,9 @@ class ReferenceSettings:
 
     against: list[str] | None = setting(
         None,
-        "Reference: files, globs, folders or URLs, the folder of a finished run, or the URL of an "
-        "index. Documents that repeat one of it are removed. May be repeated.",
+        "Reference, whose documents are removed from the inputs. It is files, globs, folders or "
+        "URLs, the folder of a finished run, or the URL of an index. May be repeated.",
+        common=True,
         metavar="REF",
         is_path=True,
     )
@@ -424,6 +427,7 @@ class SearchSettings:
         0.8,
         "Minimum similarity of two near-duplicates, in (0, 1].",
         SIMILARITY,
+        common=True,
         short="-t",
         metavar="SHARE",
         range=SHARE_ABOVE_0,
@@ -563,11 +567,12 @@ class SearchSettings:
     )
     preset: str | None = setting(
         None,
-        "Settings for a kind of data: web (pages), articles, records (names and addresses), "
-        "bibliography (references), logs (lines), code (functions) or titles (of papers and "
-        "news). Each was measured on 1,000 to 100,000 generated rows of its kind; a larger run "
-        "says so. Given options replace their values.",
+        "Settings for a kind of data: web, articles, records, bibliography, logs, code or titles. "
+        "These are pages, articles, names and addresses, references, lines, functions, and titles "
+        "of papers and news. Each was measured on 1,000 to 100,000 generated rows of its kind; a "
+        "larger run says so. Given options replace their values.",
         SIMILARITY,
+        common=True,
         metavar="KIND",
         values=_presets,
     )
@@ -598,9 +603,10 @@ class ClusterSettings:
     )
     keep: str = setting(
         "length desc",
-        "Keep policy, for example 'source:gold>web, quality desc, length desc' or 'most-complete, "
-        "newest:date'.",
+        "Rule that decides which document of a cluster is kept. For example 'source:gold>web, "
+        "quality desc, length desc' or 'most-complete, newest:date'.",
         CLUSTERING,
+        common=True,
         metavar="EXPR",
         names_columns=True,
         values=("length",),
@@ -719,9 +725,16 @@ class OutputSettings:
     """The output of a run."""
 
     out: Annotated[
-        Path, Setting("Output folder or file, or a hf:// URL.", OUTPUT, metavar="PATH", short="-o")
+        Path,
+        Setting(
+            "Output folder, file or hf:// URL.",
+            OUTPUT,
+            common=True,
+            metavar="PATH",
+            short="-o",
+        ),
     ]
-    overwrite: bool = setting(False, "Replace an existing output.", OUTPUT)
+    overwrite: bool = setting(False, "Replace an existing output.", OUTPUT, common=True)
     readable_by: str = setting(
         "owner",
         "Users who may read the output, which contains texts: owner, group or everyone.",
@@ -731,13 +744,19 @@ class OutputSettings:
         variable=READABLE_BY,
     )
     json: bool = setting(
-        False, "Print the summary as JSON, with nothing else on standard output.", OUTPUT
+        False,
+        "Print the summary as JSON. Nothing else is on standard output.",
+        OUTPUT,
+        common=True,
     )
     quiet: bool = setting(
         False,
-        "Show no progress, and of the result only the warnings and one line.",
+        "Show only warnings and one line; -qq nothing but errors.",
         OUTPUT,
+        common=True,
         short="-q",
+        is_counted=True,
+        option_type=int,
     )
 
 
@@ -833,6 +852,13 @@ class FileSettings:
         "the same are always in one cluster, and those decided to be different never.",
         CLUSTERING,
         metavar="FILE",
+    )
+    dry_run: bool = setting(
+        False,
+        "Show what the command would do. That is what it would read, its settings, and the time, "
+        "memory and disk to expect. Nothing is written.",
+        RUN,
+        common=True,
     )
     resume: bool = setting(
         False,

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from nearkin.cli import app, check, dedup, fit, frequencies, pairs, plan, sketch, split, tune
+from nearkin.cli import app
 from nearkin.cli.command_table import DESCRIPTIONS, START
 from nearkin.cli.commands import wrap_example
 from nearkin.engine.blocklist.blocklist import Blocklist
@@ -24,17 +24,15 @@ COMMANDS = {
     for command, context in leaf_commands(ROOT, CONTEXT)
 }
 GROUPS = ("", "index", "lab", "server", "server token")
-SHORTENED = {
-    "dedup": dedup.COMMON_OPTIONS,
-    "pairs": pairs.COMMON_OPTIONS,
-    "split": split.COMMON_OPTIONS,
-    "check": check.COMMON_OPTIONS,
-    "lab sketch": sketch.COMMON_OPTIONS,
-    "fit": fit.COMMON_OPTIONS,
-    "lab frequencies": frequencies.COMMON_OPTIONS,
-    "plan": plan.COMMON_OPTIONS,
-    "tune": tune.COMMON_OPTIONS,
-}
+SHORTENED = tuple(
+    name
+    for name, command in COMMANDS.items()
+    if name != "serve" and "help_all" in [one.name for one in command.params]
+)
+COMMON_OF_DEDUP = (
+    *("--text", "--id", "--against", "--threshold", "--preset", "--keep"),
+    *("--out", "--overwrite", "--json", "--quiet", "--annotate", "--dry-run"),
+)
 NAMES = re.compile(r"--[a-z][a-z0-9-]*")
 
 
@@ -83,23 +81,40 @@ def test_help_shows_no_type_of_a_flag_and_a_placeholder_of_every_other_option(
     page = page_of(name, monkeypatch, capsys)
     assert not re.search(r"<(bool|int|float|str|path|list)", page)
     for parameter in COMMANDS[name].params:
-        if parameter.param_type_name == "option" and not parameter.is_flag:
+        if parameter.param_type_name == "option" and not (parameter.is_flag or parameter.count):
             assert parameter.metavar == parameter.metavar.strip() != ""
 
 
 @pytest.mark.parametrize("name", SHORTENED)
-def test_short_help_shows_the_ten_common_options_first(
+def test_short_help_shows_the_common_options_on_one_screen(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = SHORTENED[name]
-    assert len(common) == 10
-    named = {one.name: max(one.opts, key=len) for one in COMMANDS[name].params}
+    settings = vars(COMMANDS[name].callback)["settings"]
     page = page_of(name, monkeypatch, capsys)
     options = re.findall(r"^│[ *]{1,5}(--[a-z-]+)", page, re.MULTILINE)
-    assert options[:10] == [named[parameter] for parameter in common]
-    assert options[10:] == ["--help-all", "--help"]
+    expected = {
+        max(one.opts, key=len)
+        for one in COMMANDS[name].params
+        if one.param_type_name == "option"
+        and (one.required or (one.name in settings and settings[one.name].common))
+    }
+    assert set(options) == expected
     assert f"more options: nearkin {name} --help-all" in page
-    assert len(page.splitlines()) <= 60
+    assert len(page.splitlines()) <= 42
+
+
+def test_commands_with_many_options_have_a_short_help_page() -> None:
+    many = {name for name, command in COMMANDS.items() if len(command.params) > 30}
+    assert many - {"serve"} <= set(SHORTENED)
+
+
+def test_short_help_of_dedup_shows_what_most_users_need(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = page_of("dedup", monkeypatch, capsys)
+    options = re.findall(r"^│[ *]{1,5}(--[a-z-]+)", page, re.MULTILINE)
+    assert tuple(options) == COMMON_OF_DEDUP
+    assert len(page.splitlines()) <= 40
 
 
 @pytest.mark.parametrize("name", [*SHORTENED, "serve"])
@@ -119,8 +134,8 @@ def test_help_all_shows_every_option(
     short = page_of(name, monkeypatch, capsys)
     counted = re.search(r"(\d+) more options", short)
     assert counted is not None
-    rows = re.findall(r"^│[ *]{1,5}--", page, re.MULTILINE)
-    assert int(counted[1]) == len(rows) - len(re.findall(r"^│[ *]{1,5}--", short, re.MULTILINE))
+    rows = re.compile(r"^│[ *]{1,5}--(?!help)", re.MULTILINE)
+    assert int(counted[1]) == len(rows.findall(page)) - len(rows.findall(short))
 
 
 @pytest.mark.parametrize("name", ["", "dedup", "index", "index info", "serve"])

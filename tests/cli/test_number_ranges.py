@@ -21,6 +21,7 @@ NUMBERS = [
     for parameter in options.values()
     if parameter.param_type_name == "option"
     and parameter.type_descriptor.annotation in (int, float)
+    and not parameter.count
 ]
 VALUES = ("0", "-1", "nan", "1e99", "")
 TEXTS = [
