@@ -18,7 +18,10 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 COMMAND_LINE = re.compile(r"\b(nearkin [a-z-]+|zstd|tar)\b[^;,.]*$")
 """The beginning of a text that ends within a command line of nearkin or of another program, whose
 options are named as such."""
-FOR_COMMANDS = ("cli/", "service/server/", "quality/lab/", "settings/table.py")
+FOR_COMMANDS = (
+    *("cli/", "service/server/", "quality/lab/", "settings/table.py"),
+    "reports/terminal/summary_lines.py",
+)
 """The places whose messages only the commands show, or that call them. The table of settings names
 options, which the help of the library shows as keywords."""
 SHORT_TEXTS = [f"note number {number}" for number in range(40)]
