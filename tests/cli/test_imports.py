@@ -104,7 +104,7 @@ def loaded_modules(lines: Sequence[str]) -> list[set[str]]:
     [
         {
             "pairs DOCS --out F/pairs.parquet": REPORT | TERMINAL | SERVICE | COMPILER,
-            "sketch DOCS --out F/new.arrow": REPORT | TERMINAL | SERVICE | COMPILER,
+            "lab sketch DOCS --out F/new.arrow": REPORT | TERMINAL | SERVICE | COMPILER,
             "info F/run": REPORT | SERVICE | COMPILER,
             "dedup DOCS --id id --out F/out": SERVICE | COMPILER,
             "audit F/run": SERVICE,

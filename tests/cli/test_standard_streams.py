@@ -87,7 +87,7 @@ def closed_stdout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "tune --json",
         "dedup {documents} --out {out} --json",
         "pairs {documents} --out {out} --json",
-        "sketch {documents} --out {out} --json",
+        "lab sketch {documents} --out {out} --json",
     ],
 )
 def test_command_fails_if_the_output_that_it_prints_on_is_closed(
