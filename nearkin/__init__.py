@@ -1,4 +1,41 @@
-"""Near-duplicate detection for files, for streams of documents, and for vectors."""
+"""Near-duplicate detection for files, for streams of documents, and for vectors.
+
+Data is a pandas or Polars frame, an Arrow table, a dataset, a list of texts, or the path of files.
+What is kept has the type of the data.
+
+Examples:
+    >>> import nearkin as nk
+    >>> news = (
+    ...     "the city council voted on tuesday evening to build a second bridge over the river "
+    ...     "after ten years of debate about its cost and its route through the old town"
+    ... )
+    >>> texts = [news, f"{news} today", "a storm closed the harbour for two days"]
+    >>> nk.dedup(texts).kept_rows == texts[1:]
+    True
+    >>> nk.pairs(texts)
+    <PairsResult: 1 pairs of 3 documents>
+    >>> nk.check([news], texts)
+    <CheckResult: 2 pairs, 2 of 3 documents (66.7%) affected>
+
+The functions, in the order of use:
+    profile: Describes the texts of a corpus, and which settings fit them.
+    dedup: Removes exact and near-duplicates. `result.examples()` shows some of them.
+    pairs: Lists the verified pairs of near-duplicates.
+    check: Finds the near-duplicates between two corpora, such as training and test data.
+    split: Divides a corpus into groups without near-duplicates between them.
+    explain: Says why two documents are near-duplicates, or are not.
+    choose, fit: Choose settings from the texts, or from labelled pairs.
+    passages: Finds passages and lines that documents repeat, and cuts them.
+    decontaminate: Finds the items of benchmarks that documents hold.
+    report: Writes the report of a result as a page.
+    tune, plan, observe: Calculate bands and rows, capacity, and similarities.
+    sketch, simhash, estimate, frequencies: Make and compare signatures.
+    synth: Makes a corpus with known duplicates.
+
+`Index` finds near-duplicates of one document at a time, and `Client` those of a server. Data frames
+have the methods `frame.nearkin.dedup()`, `pairs()` and `cluster_ids()`. Types of results are in
+`nearkin.results`, and all errors in `nearkin.errors`.
+"""
 
 import sys
 from importlib import import_module

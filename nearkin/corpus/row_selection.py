@@ -42,8 +42,8 @@ class ReadRows:
         id: The column of ids, or None.
         executed: The type of the data if another reading may have other rows or another order,
             because it is executed for each of them. None for data in memory and for files.
-        source: The data if another reading may differ, otherwise None.
-        table: The rows of the data as they were read, otherwise None.
+        source: The data that was given, or None for files.
+        table: The rows of the data as they were read if another reading may differ, otherwise None.
     """
 
     id: str | None = None
@@ -56,6 +56,8 @@ class ReadRows:
         """Returns the rows of a corpus."""
         if not isinstance(corpus, TableCorpus) or corpus.source is None:
             return cls(id)
+        if is_in_memory(corpus.source):
+            return cls(id, source=corpus.source)
         return cls(id, type_name(corpus.source), corpus.source, corpus.table)
 
     def forget(self) -> "ReadRows":

@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from nearkin.corpus.batches import read_content
+from nearkin.corpus.batches import Corpus, read_content
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.places import places_of
 from nearkin.corpus.text_forms import format_content
 from nearkin.engine.clustering import Clustering
@@ -35,37 +36,48 @@ def quote_removed(run: Run, result: Clustering) -> list[QuotedPair]:
     documents = run.documents()
     removed_ids = take_values(documents.ids, removed).to_pylist()
     kept_ids = take_values(documents.ids, kept).to_pylist()
-    texts = _read_texts(run, np.union1d(removed, kept))
+    removed_places = places_of(documents.files[removed], documents.rows[removed]).tolist()
+    kept_places = places_of(documents.files[kept], documents.rows[kept]).tolist()
+    places = np.array([*removed_places, *kept_places], np.uint64)
+    texts = read_texts(run.corpus, run.columns, places, QUOTED_CHARACTERS)
     matched: dict[int, str] = {}
     if result.matches is not None:
         matched = dict(
             zip(result.matches.documents.tolist(), result.matches.ids.to_pylist(), strict=True)
         )
     pairs = []
-    for number, removed_id, kept_number, kept_id in zip(
-        removed.tolist(), removed_ids, kept.tolist(), kept_ids, strict=True
+    for number, removed_id, removed_place, kept_id, kept_place in zip(
+        removed.tolist(), removed_ids, removed_places, kept_ids, kept_places, strict=True
     ):
         pair = QuotedPair(
             similarity=float(result.similarity[number]),
             removed=removed_id,
-            removed_text=texts[number],
+            removed_text=texts[removed_place],
             kept=matched.get(number, kept_id),
-            kept_text="" if number in matched else texts[kept_number],
+            kept_text="" if number in matched else texts[kept_place],
         )
         pairs.append(pair)
     return pairs
 
 
-def _read_texts(run: Run, numbers: np.ndarray) -> dict[int, str]:
-    """Returns the contents of documents as texts, by their numbers (ascending, int64 (m,))."""
-    documents = run.documents()
-    places = places_of(documents.files[numbers], documents.rows[numbers])
+def read_texts(
+    corpus: Corpus, columns: Columns, places: np.ndarray, characters: int
+) -> dict[int, str]:
+    """Returns the beginnings of the contents of documents as texts, by their places.
+
+    Args:
+        corpus: The corpus.
+        columns: Its columns.
+        places: The places of the documents, in any order and shape, uint64.
+        characters: Largest number of characters of a text.
+    """
+    ascending = np.unique(places)
     contents = [
-        format_content(content.as_py(), QUOTED_CHARACTERS)
-        for batch in read_content(run.corpus, run.columns, places)
-        for content in batch.documents[run.columns.content]
+        format_content(content.as_py(), characters)
+        for batch in read_content(corpus, columns, ascending)
+        for content in batch.documents[columns.content]
     ]
-    return dict(zip(numbers.tolist(), contents, strict=True))
+    return dict(zip(ascending.tolist(), contents, strict=True))
 
 
 def require_column_limit(run: Run, result: Clustering) -> None:

@@ -1,15 +1,15 @@
 """The methods that data frames of pandas and Polars get under `frame.nearkin`."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Generic, TypeVar, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, Unpack
 
 import pyarrow as pa
 
-from nearkin.engine.keywords import RunParameters
+from nearkin.engine.keywords import FurtherParameters
 from nearkin.errors import UsageError
 from nearkin.runs import api
-from nearkin.runs.results import DedupResult, ResultTable
+from nearkin.runs.results import ResultTable
 from nearkin.runtime.setting_names import name_setting
 
 Frame = TypeVar("Frame")
@@ -28,11 +28,14 @@ class FrameMethods(Generic[Frame, Series]):
 
     def dedup(
         self,
-        text: str | list[str] | None = None,
-        /,
+        text: str | Sequence[str] | None = None,
         *,
         id: str | None = None,
-        **parameters: Unpack[RunParameters],
+        threshold: float | None = None,
+        preset: str | None = None,
+        keep: str | Callable[..., object] | None = None,
+        against: Any = None,
+        **further: Unpack[FurtherParameters],
     ) -> Frame:
         """Returns the rows that are kept of exact and near-duplicates.
 
@@ -40,22 +43,40 @@ class FrameMethods(Generic[Frame, Series]):
             text: Column of texts, or several columns, whose texts are joined. The default is
                 `text`.
             id: Column of ids. The default is the row number.
-            **parameters: The parameters of `nearkin.dedup`.
+            threshold: Minimum similarity of near-duplicates, in (0, 1].
+            preset: Settings for a kind of data, for example `web`, `articles`, `records` or
+                `titles`.
+            keep: Keep policy, for example `quality desc, length desc`; or a function of the rows of
+                a cluster.
+            against: The reference, whose documents are never removed.
+            **further: The further parameters of `nearkin.dedup`.
 
         Raises:
             UsageError: If a column does not exist, or a parameter is unknown, out of range or
                 changes texts.
         """
-        _require_whole_texts(parameters)
-        return self._deduplicate(text, id, parameters).filter(self._frame)
+        _require_whole_texts(further)
+        kept: Frame = api.dedup(
+            self._frame,
+            text,
+            id=id,
+            threshold=threshold,
+            preset=preset,
+            keep=keep,
+            against=against,
+            **further,
+        ).kept_rows
+        return kept
 
     def pairs(
         self,
-        text: str | list[str] | None = None,
-        /,
+        text: str | Sequence[str] | None = None,
         *,
         id: str | None = None,
-        **parameters: Unpack[RunParameters],
+        threshold: float | None = None,
+        preset: str | None = None,
+        keep: str | Callable[..., object] | None = None,
+        **further: Unpack[FurtherParameters],
     ) -> Frame:
         """Returns the pairs of near-duplicates, with their similarity.
 
@@ -63,21 +84,36 @@ class FrameMethods(Generic[Frame, Series]):
             text: Column of texts, or several columns, whose texts are joined. The default is
                 `text`.
             id: Column of ids. The default is the row number.
-            **parameters: The parameters of `nearkin.pairs`.
+            threshold: Minimum similarity of near-duplicates, in (0, 1].
+            preset: Settings for a kind of data, for example `web`, `articles`, `records` or
+                `titles`.
+            keep: Keep policy, for example `quality desc, length desc`.
+            **further: The further parameters of `nearkin.pairs`.
 
         Raises:
             UsageError: If a column does not exist, or a parameter is unknown or out of range.
         """
-        result = api.pairs(self._frame, id=id, **_with_text(parameters, text))
+        result = api.pairs(
+            self._frame,
+            text,
+            id=id,
+            threshold=threshold,
+            preset=preset,
+            keep=keep,
+            **further,
+        )
         return self._to_frame(result.pairs)
 
     def cluster_ids(
         self,
-        text: str | list[str] | None = None,
-        /,
+        text: str | Sequence[str] | None = None,
         *,
         id: str | None = None,
-        **parameters: Unpack[RunParameters],
+        threshold: float | None = None,
+        preset: str | None = None,
+        keep: str | Callable[..., object] | None = None,
+        against: Any = None,
+        **further: Unpack[FurtherParameters],
     ) -> Series:
         """Returns the id of the document that the cluster of each row keeps.
 
@@ -88,17 +124,28 @@ class FrameMethods(Generic[Frame, Series]):
             text: Column of texts, or several columns, whose texts are joined. The default is
                 `text`.
             id: Column of ids. The default is the row number.
-            **parameters: The parameters of `nearkin.dedup`.
+            threshold: Minimum similarity of near-duplicates, in (0, 1].
+            preset: Settings for a kind of data, for example `web`, `articles`, `records` or
+                `titles`.
+            keep: Keep policy, for example `quality desc, length desc`; or a function of the rows of
+                a cluster.
+            against: The reference, whose documents are never removed.
+            **further: The further parameters of `nearkin.dedup`.
 
         Raises:
             UsageError: If a column does not exist, or a parameter is unknown or out of range.
         """
-        return self._to_series(self._deduplicate(text, id, parameters).cluster_ids)
-
-    def _deduplicate(
-        self, text: str | list[str] | None, id: str | None, parameters: RunParameters
-    ) -> DedupResult:
-        return api.dedup(self._frame, id=id, **_with_text(parameters, text))
+        result = api.dedup(
+            self._frame,
+            text,
+            id=id,
+            threshold=threshold,
+            preset=preset,
+            keep=keep,
+            against=against,
+            **further,
+        )
+        return self._to_series(result.cluster_ids)
 
     @abstractmethod
     def _to_frame(self, table: ResultTable) -> Frame:
@@ -107,16 +154,6 @@ class FrameMethods(Generic[Frame, Series]):
     @abstractmethod
     def _to_series(self, column: pa.ChunkedArray) -> Series:
         """Returns a column with a value for each row of the frame."""
-
-
-def _with_text(parameters: RunParameters, text: str | list[str] | None) -> RunParameters:
-    """Returns parameters with the columns of texts."""
-    if text is None:
-        return parameters
-    given = parameters.get("text")
-    if given is not None:
-        raise UsageError(f"the column of texts is {text!r} and {given!r}; give one of them")
-    return {**parameters, "text": text}
 
 
 def _require_whole_texts(parameters: Mapping[str, object]) -> None:

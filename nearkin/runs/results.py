@@ -32,6 +32,7 @@ from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, requir
 from nearkin.engine.stats import MissingPairsStats, StageRecord, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.reports.collect import collect_counts, collect_report, summary_counts
+from nearkin.reports.examples import LocatedPairs, PairExamples
 from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
@@ -488,7 +489,8 @@ class DedupResult(TableResult):
         If the run had a column of ids, and the data has it without repeated ids, rows are matched
         by their ids, in any order. Otherwise they are matched by their numbers, which is refused
         for data that is executed to be read (a lazy frame, a query, a stream). Of the object that
-        was deduplicated, the rows that were read are returned.
+        was deduplicated, the rows that were read are returned, so that the same lazy frame is not
+        executed again. Another lazy frame is executed, because its ids must be compared.
 
         Args:
             data: The table that was deduplicated, or another one with the same rows: an Arrow
@@ -525,21 +527,24 @@ class DedupResult(TableResult):
             "a dataset has one column of each name",
             "rename all but one, or take result.filter(table), which keeps both",
         )
-        return self.kept_rows.to_dataset()
+        return ResultTable(select_kept_rows(corpus.table, self.kept)).to_dataset()
 
     @property
-    def kept_rows(self) -> ResultTable:
-        """The kept rows of a table with all columns, for example for `to_pandas`.
+    def kept_rows(self) -> Any:
+        """The kept rows of the data that was deduplicated, with all columns.
 
-        `filter` returns them in the type of the table that was deduplicated, with the index of a
-        pandas frame.
+        Their type is that of the data: a pandas frame keeps its index, a lazy Polars frame stays
+        lazy and is not executed again, a list stays a list. Data that can be read only once, or by
+        other libraries only, such as an iterator or a query of DuckDB, becomes an Arrow table. The
+        data is not copied, so it must not be changed in place before. `filter` returns the same
+        rows of other data, for example of a frame with further columns.
 
         Raises:
             UsageError: If the documents are in files, or passages were cut.
         """
         self._require_uncut("kept_rows")
-        corpus = self._require_table("kept_rows", "read FOLDER/kept")
-        return ResultTable(select_kept_rows(corpus.table, self.kept))
+        self._require_table("kept_rows", "read FOLDER/kept")
+        return self.filter(self._read.source)
 
     def _require_table(self, name: str, then: str) -> TableCorpus:
         """Returns the corpus, which must be a table.
@@ -561,6 +566,23 @@ class DedupResult(TableResult):
         """The share of the documents that are removed, from 0 to 1. It is 0 without documents."""
         documents = self.statistics["read"] - self.statistics["rejected"]
         return 1 - self.statistics["kept"] / documents if documents else 0.0
+
+    @check_arguments
+    def examples(self, count: int = 5) -> PairExamples:
+        """Returns removed documents beside the kept ones, from the least to the most similar.
+
+        They are spread evenly over the ranks of the similarities, so that the first one is nearest
+        to the threshold. A terminal and a notebook show both texts with their differences marked.
+        Equal texts are left out if others were removed. The texts are read once more.
+
+        Args:
+            count: Largest number of examples, from 1 to 20.
+
+        Raises:
+            UsageError: If the number is out of range, or the result is closed or unpickled.
+        """
+        finished, clustering = self._open
+        return LocatedPairs.of_removals(finished.run, clustering).read(count)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -1143,6 +1165,7 @@ class PairsResult(TableResult):
         warnings: Sentences about the result, for example that most texts are short.
         missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
             None if no bucket does.
+        located: The pairs of which `examples` reads the texts. None in a copy.
     """
 
     pairs: ResultTable
@@ -1152,6 +1175,7 @@ class PairsResult(TableResult):
     request: Mapping[str, object]
     warnings: tuple[str, ...] = ()
     missing: MissingPairsStats | None = None
+    located: LocatedPairs | None = field(default=None, compare=False)
 
     @classmethod
     def from_run(
@@ -1185,7 +1209,32 @@ class PairsResult(TableResult):
             request=request,
             warnings=warnings,
             missing=run.stats.missing_pairs,
+            located=LocatedPairs.of_pairs(run, pairs, _similarities_of(pairs)),
         )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "located": None}
+
+    @check_arguments
+    def examples(self, count: int = 5) -> PairExamples:
+        """Returns pairs with their texts, from the least to the most similar.
+
+        They are spread evenly over the ranks of the similarities, so that the first one is nearest
+        to the threshold. A terminal and a notebook show both texts with their differences marked.
+        Equal texts are left out if there are other pairs. The texts are read once more.
+
+        Args:
+            count: Largest number of examples, from 1 to 20.
+
+        Raises:
+            UsageError: If the number is out of range, or the result was copied or unpickled.
+        """
+        if self.located is None:
+            raise UsageError(
+                "the result has no texts, because it was copied or unpickled; find the pairs "
+                "again, or take the examples before"
+            )
+        return self.located.read(count)
 
     @check_arguments
     def write(self, path: str | Path, readable_by: str = "owner") -> Path:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from nearkin.corpus import Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.arrow_conversion import (
-    is_in_memory,
     is_stream,
     refuse_distributed,
     to_table,
@@ -213,7 +212,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
     paths = _paths_of(data)
     if paths:
         return FileCorpus.open(paths, on_error, selection=selection_of(reading))
-    return TableCorpus(to_table(data), on_error, None if is_in_memory(given) else given)
+    return TableCorpus(to_table(data), on_error, given)
 
 
 def _list_paths(data: Any) -> Any:

@@ -1,5 +1,6 @@
 """Tests of the methods of data frames of pandas and Polars."""
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -73,12 +74,21 @@ def test_unknown_columns_and_parameters_are_refused() -> None:
             frame.nearkin.dedup("bodies")
         with pytest.raises(nk.UsageError, match="treshold"):
             frame.nearkin.pairs("body", treshold=0.5)
+        with pytest.raises(TypeError, match="multiple values for argument 'text'"):
+            frame.nearkin.dedup("body", text="other")
+
+
+def test_methods_name_the_common_parameters_of_the_library() -> None:
+    named = list(inspect.signature(nk.dedup).parameters)[1:6]
+    assert named == ["text", "id", "threshold", "preset", "keep"]
+    methods = FRAMES[0].nearkin
+    for method in (methods.dedup, methods.pairs, methods.cluster_ids):
+        assert list(inspect.signature(method).parameters)[:5] == named
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text": "other"}, "the column of texts is 'body' and 'other'"),
         ({"passages": 5}, r"passages` changes texts.*kept_documents"),
         ({"repeated_lines": 2}, r"repeated_lines` changes texts"),
     ],

@@ -476,11 +476,36 @@ def test_result_of_pairs_counts_the_copies_that_it_leaves_out() -> None:
 def test_kept_rows_have_all_columns_and_the_share_of_removed_documents() -> None:
     frame = pd.DataFrame({"text": ["a b c d", "A b c d!", "x", None], "page": [1, 2, 3, 4]})
     result = nk.dedup(frame)
-    assert result.kept_rows.to_pandas()["page"].tolist() == [2, 3]
+    assert result.kept_rows["page"].tolist() == [2, 3]
     assert result.duplicate_ratio == pytest.approx(1 / 3)
     assert nk.dedup(frame, passages=2).duplicate_ratio == pytest.approx(1 / 3)
     with pytest.raises(UsageError, match="kept_rows does not change texts"):
         nk.dedup(frame, passages=2).kept_rows  # noqa: B018
+
+
+@pytest.mark.parametrize("data", [*KINDS.values(), *COLUMNS.values()], ids=[*KINDS, *COLUMNS])
+def test_kept_rows_have_the_type_of_the_data(data: Any) -> None:
+    kept = nk.dedup(data).kept_rows
+    assert type(kept) is type(data)
+    if not isinstance(data, dict | pl.LazyFrame):
+        assert len(kept) == len(data) - 2
+    if isinstance(data, pd.DataFrame | pd.Series):
+        assert list(kept.index) == list(data.index[2:])
+
+
+def test_a_lazy_frame_is_not_executed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.LazyFrame(LISTS)
+    result = nk.dedup(frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.LazyFrame, "collect", None)
+        kept = [result.kept_rows, result.filter(frame)]
+    for lazy in kept:
+        assert isinstance(lazy, pl.LazyFrame)
+        assert keys_of(lazy) == ["c", "d", "e"]
+
+
+def test_kept_rows_of_an_iterator_are_an_arrow_table() -> None:
+    assert nk.dedup(iter(TEXTS)).kept_rows["text"].to_pylist() == TEXTS[2:]
 
 
 def test_kept_rows_of_files_are_refused(tmp_path: Path) -> None:
