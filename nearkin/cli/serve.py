@@ -45,6 +45,7 @@ PANELS = {
         "metrics",
         "otlp",
         "log_level",
+        "log_format",
     ),
 }
 """The settings of the server by panels of the help page. All others are limits."""

@@ -280,6 +280,6 @@ def create_worker_app() -> FastAPI:
 def prepare_process(settings: ServerSettings) -> None:
     """Configures the logging, tracing and connection limits of this process."""
     LimitedConnection.limits = ConnectionLimits.from_settings(settings)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     if settings.otlp is not None:
         install_traces(settings.otlp)

@@ -1,13 +1,15 @@
-"""The text that a server prints on a terminal: where it is, and who may enter."""
+"""What a server says when it starts: where it is, and who may enter."""
+
+from collections.abc import Mapping
 
 from nearkin.index.stores.urls import recorded_url
 from nearkin.service.server.http.tokens import TokenFile
 from nearkin.service.server.settings import ServerSettings
 
 
-def format_banner(
+def describe_server(
     settings: ServerSettings, port: int, tokens: TokenFile, *, is_open: bool, has_console: bool
-) -> str:
+) -> dict[str, str]:
     """Returns the addresses, the store, the retention and the access rules of a server."""
     scheme = "http" if settings.tls_cert is None else "https"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -21,13 +23,17 @@ def format_banner(
         access = f"holders of one of {len(tokens)} tokens in {tokens.path}"
     if settings.is_in_memory:
         stores += " (documents are lost when the server stops)"
-    rows = [
-        ("address", address),
-        ("console", f"{address}/console/" if has_console else "not served"),
-        ("API docs", f"{address}/docs"),
-        ("store", stores),
-        ("retention", settings.index_settings().retention),
-        ("access", access),
-    ]
-    lines = [f"  {name:<9} {value}" for name, value in rows]
+    return {
+        "address": address,
+        "console": f"{address}/console/" if has_console else "not served",
+        "API docs": f"{address}/docs",
+        "store": stores,
+        "retention": settings.index_settings().retention,
+        "access": access,
+    }
+
+
+def format_banner(facts: Mapping[str, str]) -> str:
+    """Returns the facts of a server as the text that it prints on a terminal."""
+    lines = [f"  {name:<9} {value}" for name, value in facts.items()]
     return "\n".join(["nearkin serves until Ctrl+C", *lines])

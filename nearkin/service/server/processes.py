@@ -1,6 +1,7 @@
 """Running a server in one process, or in several processes that share a store."""
 
 import errno
+import logging
 import os
 import socket
 import ssl
@@ -16,12 +17,14 @@ from uvicorn.supervisors import Multiprocess
 from nearkin.errors import NearkinError, UsageError
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.service.server.app import SHARED_FOLDER, create_app, prepare_process, read_tokens
-from nearkin.service.server.banner import format_banner
+from nearkin.service.server.banner import describe_server, format_banner
 from nearkin.service.server.http.connections import LimitedConnection
 from nearkin.service.server.http.tls import TlsConfig, TlsHandshake
 from nearkin.service.server.http.tokens import TokenFile
 from nearkin.service.server.resources import ServerResources, require_protection
 from nearkin.service.server.settings import ServerSettings
+
+log = logging.getLogger("nearkin.server")
 
 SHUTDOWN_GRACE = 30
 """Seconds that accepted requests have to complete after the server received the signal to stop."""
@@ -76,13 +79,19 @@ def _serve(
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
+    facts = describe_server(
+        settings,
+        sockets[0].getsockname()[1],
+        tokens,
+        is_open=allow_anonymous and not tokens.is_protected,
+        has_console=settings.console and find_spec("itsdangerous") is not None,
+    )
     if sys.stdout.isatty():
-        is_open = allow_anonymous and not tokens.is_protected
-        port = sockets[0].getsockname()[1]
-        has_console = settings.console and find_spec("itsdangerous") is not None
-        banner = format_banner(settings, port, tokens, is_open=is_open, has_console=has_console)
-        sys.stdout.write(f"{banner}\n")
+        sys.stdout.write(f"{format_banner(facts)}\n")
         sys.stdout.flush()
+    else:
+        fields = {name.lower().replace(" ", "_"): value for name, value in facts.items()}
+        log.info("listening", extra=fields)
     if settings.workers == 1:
         run_server(make_config(create_app(settings, resources)), sockets)
         return

@@ -241,3 +241,8 @@ class ServerFields(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level of log lines: debug, info, warning or error."
     )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto",
+        description="Form of log lines: text, json, or auto, which is text on a terminal and JSON "
+        "otherwise.",
+    )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.service.server.banner import format_banner
+from nearkin.service.server.banner import describe_server, format_banner
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from nearkin.service.server.settings import ServerSettings
 
@@ -12,7 +12,8 @@ from nearkin.service.server.settings import ServerSettings
 def banner(tmp_path: Path, *, is_open: bool, **settings: object) -> str:
     read = ServerSettings.read(tokens=tmp_path / "tokens.json", **settings)
     tokens = TokenFile(read.tokens)
-    return format_banner(read, 8080, tokens, is_open=is_open, has_console=True)
+    facts = describe_server(read, 8080, tokens, is_open=is_open, has_console=True)
+    return format_banner(facts)
 
 
 def test_banner_names_addresses_store_and_access(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.service.server.http.problems import ProblemError
-from nearkin.service.server.logs import JsonFormatter
+from nearkin.service.server.logs import JsonFormatter, LogFormat, TextFormatter, choose_formatter
 from tests.service.server.console.pages import SAME_ORIGIN
 from tests.service.server.two_scopes import (
     OTHER,
@@ -111,3 +111,51 @@ def test_failure_logs_contain_no_request_content(
             if needle in found
         ], errors[0]
         del errors[0]
+
+
+@pytest.mark.parametrize(
+    ("log_format", "is_terminal", "is_json"),
+    [
+        ("auto", True, False),
+        ("auto", False, True),
+        ("json", True, True),
+        ("text", False, False),
+    ],
+)
+def test_log_is_text_on_a_terminal_and_json_elsewhere(
+    log_format: LogFormat, is_terminal: bool, is_json: bool
+) -> None:
+    formatter = choose_formatter(log_format, is_terminal=is_terminal)
+    assert isinstance(formatter, JsonFormatter) == is_json
+
+
+def test_levels_have_colors_on_a_terminal_only_without_no_color(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = logging.makeLogRecord({"levelname": "WARNING", "msg": "slow"})
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[33mwarning\x1b[0m slow" in choose_formatter("auto", is_terminal=True).format(
+        record
+    )
+    assert "\x1b" not in choose_formatter("text", is_terminal=False).format(record)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in choose_formatter("auto", is_terminal=True).format(record)
+
+
+def test_text_of_a_record_is_one_line_without_passwords() -> None:
+    fields = {
+        "levelname": "ERROR",
+        "msg": "store\nfailed\x1b[2J",
+        "url": "redis://me:secret@db:6379/0",
+        "detail": "a=b\x9bc\nd",
+        "status": 503,
+        "rates": {"read": "\x9b1"},
+    }
+    line = TextFormatter(has_color=False).format(logging.makeLogRecord(fields))
+    assert line[9:].split(maxsplit=3) == [
+        "error",
+        "store",
+        "failed␛[2J",
+        'url=redis://me:***@db:6379/0 detail="a=b‹U+009B›c\\nd" status=503 '
+        'rates={"read":"‹U+009B›1"}',
+    ]
