@@ -152,11 +152,6 @@ def take_report(browser: Browser, folder: Path) -> None:
     page.evaluate("document.querySelector('#clusters').scrollIntoView()")
     save_picture(page.screenshot(), "report-clusters.png")
     page.close()
-    for scheme, name in (("light", "report-phone.png"), ("dark", "report-phone-dark.png")):
-        phone = browser.new_page(viewport={"width": 360, "height": 720}, color_scheme=scheme)
-        phone.goto(f"file://{folder / 'news' / 'report.html'}")
-        save_picture(phone.screenshot(), name)
-        phone.close()
 
 
 def take_terminal(folder: Path) -> None:
@@ -191,8 +186,6 @@ def running_server(folder: Path) -> Iterator[str]:
         "--port",
         str(port),
         *("--store", "sqlite:///kin.db", "--index", "threshold=0.7"),
-        *("--shadow-store", "sqlite:///shadow.db", "--shadow-bands", "16", "--shadow-rows", "4"),
-        *("--audit", "audit.json"),
     ]
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)
@@ -236,8 +229,6 @@ def take_console(browser: Browser, folder: Path) -> None:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
     """
-    audit = nearkin("audit", "deduped/", "--sample", "200", "--json", "--quiet", folder=folder)
-    (folder / "audit.json").write_text(audit[audit.index("{") :], "utf-8")
     with running_server(folder) as url:
         fill_index(url)
         page = browser.new_page(viewport={"width": 1200, "height": 820})
@@ -245,21 +236,11 @@ def take_console(browser: Browser, folder: Path) -> None:
             ("clusters?scope=news&id=bridge-2", "console-clusters.png"),
             ("review?scope=news", "console-review.png"),
             ("tuning?scope=news", "console-tuning.png"),
-            ("clusters?scope=news", "console-listing.png"),
-            ("live", "console-live.png"),
-            ("buckets?scope=news", "console-buckets.png"),
-            ("shadow", "console-shadow.png"),
-            ("audit", "console-audit.png"),
         ):
             page.goto(f"{url}/console/{path}")
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(2500)
             save_picture(page.screenshot(), name)
-        page.goto(f"{url}/console/try?scope=news")
-        page.locator("#try-text").fill(STORM.replace("two days", "three days"))
-        page.get_by_role("button", name="Search").click()
-        page.wait_for_timeout(2500)
-        save_picture(page.screenshot(full_page=True), "console-search.png")
         page.close()
 
 
