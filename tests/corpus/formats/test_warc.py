@@ -200,11 +200,12 @@ def test_records_without_a_content_are_counted(name: str, tmp_path: Path) -> Non
     path = write_records(tmp_path / name, records)
     result = nk.dedup(path, shingle="chars:3")
     assert result.statistics["read"] == 2
-    assert result.warnings[-3:] == (
+    skipped = [warning for warning in result.warnings if warning.startswith("skipped ")]
+    assert skipped == [
         "skipped 1 continuation record, whose content is a part of an earlier record",
         "skipped 2 revisit records, whose content is that of an earlier record",
         "skipped 1 unknown record, whose type nearkin does not know",
-    )
+    ]
 
 
 def test_several_records_in_one_gzip_member_are_refused(tmp_path: Path) -> None:
