@@ -41,6 +41,7 @@ PANELS = {
         "shadow_rows",
         "shadow_probes",
         "audit",
+        "run",
         "console",
         "metrics",
         "otlp",
@@ -64,6 +65,7 @@ PLACEHOLDERS = {
     "tls_key": "FILE",
     "golden": "FILE",
     "audit": "FILE",
+    "run": "DIR",
     "spec_resources": "DIR",
     "trusted_proxies": "ADDRESSES",
 }

@@ -1,4 +1,4 @@
-"""What a server says when it starts: where it is, and who may enter."""
+"""The facts that a server prints or logs when it starts: where it is, and who may enter."""
 
 from collections.abc import Mapping
 

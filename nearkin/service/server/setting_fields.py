@@ -233,6 +233,9 @@ class ServerFields(BaseModel):
     audit: Path | None = Field(
         None, description="Output of `nearkin audit --json` that the console shows."
     )
+    run: Path | None = Field(
+        None, description="Folder of an audited run, whose audit the console shows."
+    )
     console: bool = Field(True, description="Serve the console at /console.")
     metrics: bool = Field(True, description="Serve metrics at /metrics.")
     otlp: str | None = Field(

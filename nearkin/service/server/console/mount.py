@@ -147,7 +147,7 @@ class Console:
             content = render(
                 "document.html",
                 page=page,
-                links=list(filter(visit.may_open, NAVIGATION)),
+                links=list(filter(visit.offers, NAVIGATION)),
                 who=visit.who,
                 is_open=self._authenticator.is_open,
                 static=static_addresses(),

@@ -14,6 +14,7 @@ from nearkin.service.server.http.auth import Authenticator, require_every_scope,
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.tokens import WILDCARD, Principal
 from nearkin.service.server.service import Service
+from nearkin.service.server.settings import ServerSettings
 
 ROOT = "/console/"
 MAX_SCOPES = 500
@@ -52,6 +53,10 @@ class Visit:
         """Returns True if the token has the rights and the scopes that a page needs."""
         has_rights = all(map(self.who.has_right, page.rights))
         return has_rights and (self.who.has_all_scopes or not page.every_scope)
+
+    def offers(self, page: "Page") -> bool:
+        """Returns True if the navigation shows a page."""
+        return self.may_open(page) and page.is_offered(self.service.settings)
 
     def require_page(self, page: "Page") -> None:
         """Requires that the token may open a page."""
@@ -153,6 +158,7 @@ class Page:
         answer: Function that returns the part of the page for values that the page sends.
         every_scope: Whether the page concerns all scopes, so that it needs access to all of them.
         writes: Whether visitors change the index on the page, which needs the right to write, too.
+        is_offered: Function that returns whether the navigation of a server has the page.
     """
 
     path: str
@@ -162,6 +168,7 @@ class Page:
     answer: Build | None = None
     every_scope: bool = False
     writes: bool = False
+    is_offered: Callable[[ServerSettings], bool] = lambda _: True
 
     @property
     def rights(self) -> tuple[str, ...]:

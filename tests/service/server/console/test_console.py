@@ -14,7 +14,10 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+import nearkin as nk
+from nearkin.runs.run_record import RUN
 from nearkin.service.server.console.mount import COOKIE
+from nearkin.service.server.console.pages.audit import read_audit
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.service.server.conftest import Serve
@@ -607,6 +610,26 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
     assert "no tokens" in page
     assert "logout" not in page
     assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
+
+
+def test_pages_of_absent_parts_are_not_offered(
+    serve: Serve, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    run = folder / "deduped"
+    nk.dedup([variant(), variant(30), " ".join(reversed(WORDS))], threshold=0.6, out=run)
+    page = page_content(serve(), "try")
+    assert 'href="/docs"' in page
+    assert ">Audit<" not in page
+    assert ">Shadow<" not in page
+    client = serve(run=run)
+    assert ">Audit<" in page_content(client, "try")
+    assert "There is no audit yet" in page_content(client, "audit")
+    (folder / "audit.json").write_text(json.dumps(AUDIT), "utf-8")
+    record = json.loads((run / RUN).read_bytes())
+    record["audit"] = read_audit(folder / "audit.json").to_dict()
+    (run / RUN).write_text(json.dumps(record), "utf-8")
+    assert "at 95% confidence" in page_content(client, "audit")
 
 
 def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) -> None:

@@ -13,15 +13,21 @@ from nearkin.reports import charts
 from nearkin.reports.charts import draw_recall
 from nearkin.reports.model import restore_dataclass
 from nearkin.reports.similarity_bins import name_bin
+from nearkin.runs.run_record import RUN, read_run_record
 from nearkin.runtime.number_format import format_percent
 from nearkin.service.server.console.markup import render
 from nearkin.service.server.console.visitor import Page, Visit
+from nearkin.service.server.settings import ServerSettings
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     """Builds the page."""
-    path = visit.service.settings.audit
-    audit = None if path is None else await visit.service.run_in_thread(read_audit, path)
+    settings = visit.service.settings
+    audit = None
+    if settings.audit is not None:
+        audit = await visit.service.run_in_thread(read_audit, settings.audit)
+    elif settings.run is not None:
+        audit = await visit.service.run_in_thread(read_run_audit, settings.run)
     bins = () if audit is None else audit.bins
     rows = [
         (
@@ -73,6 +79,20 @@ def read_audit(path: Path) -> Audit:
     return audit
 
 
+def read_run_audit(folder: Path) -> Audit | None:
+    """Reads the result of the audit of a run, or returns None if the run was not audited."""
+    record = read_run_record(folder / RUN).audit
+    if record is None:
+        return None
+    audit: Audit = restore_dataclass(Audit, dict(record))
+    return audit
+
+
+def has_audit(settings: ServerSettings) -> bool:
+    """Returns True if the server was started with an audit to show."""
+    return settings.audit is not None or settings.run is not None
+
+
 def describe_interval(name: str, share: Proportion) -> str:
     """Returns a sentence with a confidence interval.
 
@@ -85,4 +105,4 @@ def describe_interval(name: str, share: Proportion) -> str:
     return f"{name} is {format_interval(share)} of {share.total:,}, at 95% confidence."
 
 
-PAGE = Page("audit", "Audit", "admin", build, every_scope=True)
+PAGE = Page("audit", "Audit", "admin", build, every_scope=True, is_offered=has_audit)

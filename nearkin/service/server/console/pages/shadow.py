@@ -8,6 +8,7 @@ from markupsafe import Markup
 from nearkin.runtime.number_format import format_fraction
 from nearkin.service.server.console.markup import render
 from nearkin.service.server.console.visitor import Page, Visit
+from nearkin.service.server.settings import ServerSettings
 
 SIDES = ("live", "shadow")
 NAMES = {
@@ -79,4 +80,9 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True)
+def has_shadow(settings: ServerSettings) -> bool:
+    """Returns True if the server has a shadow index."""
+    return settings.shadow_store is not None
+
+
+PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True, is_offered=has_shadow)
