@@ -13,6 +13,7 @@ from nearkin.quality.plan.capacity import Plan, PlannedSettings
 from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.tune import OperatingPoint, OperatingPointRecord, Tuning, TuningRecord
 from nearkin.quality.plan.workload import Workload
+from nearkin.reports.examples import PairExample, PairExamples
 from nearkin.reports.model import ReportData
 from nearkin.runs.profile import Profile
 from nearkin.runs.results import (
@@ -40,6 +41,8 @@ __all__ = [
     "GoldenSet",
     "OperatingPoint",
     "OperatingPointRecord",
+    "PairExample",
+    "PairExamples",
     "PairsResult",
     "PassagesResult",
     "Plan",

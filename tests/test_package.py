@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import nearkin as nk
-from scripts.reference_pages import public_objects
+from tests.public_names import public_objects
 
 
 def python(code: str) -> str:

@@ -25,7 +25,7 @@ from nearkin.quality.evaluate.golden import (
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
 from nearkin.settings.setting import plain_type
-from scripts.reference_pages import public_objects
+from tests.public_names import public_objects
 
 TEXTS = ["one two three four", "one two three four five", "six seven eight"]
 TRUE_CLUSTERS = {f"{cluster}{copy}": f"{cluster}" for cluster in range(6) for copy in "ab"}
@@ -410,6 +410,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         requests.clusters_request,
         {"scope": "a", "order": "largest", "limit": 3, "cursor": "0"},
     ),
+    "DedupResult.examples": lambda parts: (parts.result.examples, {"count": 3}),
     "DedupResult.rethreshold": lambda parts: (parts.result.rethreshold, {"threshold": 0.9}),
     "DedupResult.write": lambda parts: (
         parts.result.write,
@@ -511,6 +512,8 @@ def test_arguments_of_another_type_are_usage_errors(
 
 
 RESULTS = {
+    "PairExample",
+    "PairExamples",
     "Advice",
     "Profile",
     "SimHash",
