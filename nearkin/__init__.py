@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from nearkin.runs.fit import fit
     from nearkin.runs.profile import profile
     from nearkin.runtime.progress import Progress
+    from nearkin.runtime.warm_up import warm_up
     from nearkin.service.client.clients import AsyncClient, Client
     from nearkin.settings.keys import HashKey
     from nearkin.settings.spec import Spec
@@ -150,6 +151,7 @@ __all__ = [
     "split",
     "synth",
     "tune",
+    "warm_up",
 ]
 
 _HOMES = {
@@ -194,6 +196,7 @@ _HOMES = {
     "ServiceError": "nearkin.errors",
     "StoreError": "nearkin.errors",
     "UsageError": "nearkin.errors",
+    "warm_up": "nearkin.runtime.warm_up",
 }
 """The modules of the public names."""
 

@@ -25,6 +25,7 @@ from nearkin.runs.results import (
     ResultTable,
     SplitResult,
 )
+from nearkin.runtime.warm_up import WarmUp
 from nearkin.stages.measures.explanation import Explanation
 
 __all__ = [
@@ -55,5 +56,6 @@ __all__ = [
     "TriedSettings",
     "Tuning",
     "TuningRecord",
+    "WarmUp",
     "Workload",
 ]

@@ -16,7 +16,7 @@ PATTERNS = {
     "CHANGELOG.md": r"^## (\d\S*) - \d{4}-\d{2}-\d{2}$",
 }
 """The files that name the version, with the pattern of its first mention."""
-DISTRIBUTION = r"^nearkin-(.*?)(?:-py3-none-any\.whl|\.tar\.gz)$"
+DISTRIBUTION = r"^nearkin-(.*?)(?:-[\w.]+-\w+-[\w.]+\.whl|\.tar\.gz)$"
 """The names of the files that are published."""
 
 

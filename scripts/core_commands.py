@@ -80,6 +80,7 @@ COMMANDS = (
     "lab synth --documents 50 --out synth",
     "lab bands --largest 100",
     "help all",
+    "warm-up --use index",
 )
 NEED_EXTRA = {
     "serve --port 0": "server",

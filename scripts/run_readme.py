@@ -46,7 +46,7 @@ NUMBER = re.compile(r"\d[\d.,]*(?:dev\d+)?(?:\+(?:g[0-9a-f]|unknown)[\w.]*)?[.,]
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
 SLOW_LINES = re.compile(
-    r"^(nearkin: Compiling kernels, |nearkin: [A-Z][a-z ]+: \d).*\n",
+    r"^((?:nearkin: )?Compiling kernels, |nearkin: [A-Z][a-z ]+: \d).*\n",
     re.MULTILINE,
 )
 """Lines that only the first command on a machine prints, or only a slow machine."""

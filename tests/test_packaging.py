@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path
 
@@ -146,6 +147,29 @@ def test_source_distribution_has_tests_and_docs(tmp_path: Path) -> None:
     assert not [name for name in packed if name.endswith((".pyc", ".key", ".db"))]
 
 
+def test_wheel_has_compiled_kernels_and_the_source_distribution_has_not(tmp_path: Path) -> None:
+    """Those of a source distribution would be for one processor and one Python."""
+    source = tmp_path / "source"
+    code = source / "nearkin" / "compiled_kernels" / "x86-64-v3-abc"
+    code.mkdir(parents=True)
+    (code / "kernel-1.z").write_bytes(b"code")
+    (code.parent / "versions.json").write_text("{}")
+    (source / "nearkin" / "__init__.py").touch()
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    build = "from setuptools import build_meta; build_meta.{}('..')"
+    variables = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NEARKIN": "1.0"}
+    for name in ("build_sdist", "build_wheel"):
+        command = [sys.executable, "-c", build.format(name)]
+        subprocess.run(command, cwd=source, env=variables, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        assert {"nearkin/compiled_kernels/x86-64-v3-abc/kernel-1.z"} <= set(files.namelist())
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        assert not [name for name in files.getnames() if "compiled_kernels" in name]
+
+
 def test_workflow_runs_the_script_that_decides_about_changes() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     job = workflow["jobs"]["check"]
@@ -158,13 +182,15 @@ def test_workflow_runs_the_script_that_decides_about_changes() -> None:
 def test_release_is_checked_attested_and_published_without_a_password() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     jobs = workflow["jobs"]
-    assert set(jobs["publish"]["needs"]) == {"build", "check"} == set(jobs["image"]["needs"])
+    assert set(jobs["publish"]["needs"]) == {"build", "wheels", "check"}
+    assert set(jobs["image"]["needs"]) == {"build", "check"}
     assert jobs["publish"]["permissions"]["id-token"] == "write"
     steps = {step["uses"].partition("@")[0]: step for step in jobs["publish"]["steps"]}
     assert "actions/attest-build-provenance" in steps
     assert "with" not in steps["pypa/gh-action-pypi-publish"]
     minors = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if " 3." in one]
     assert jobs["check"]["strategy"]["matrix"]["python"] == minors
+    assert jobs["wheels"]["strategy"] == jobs["check"]["strategy"]
     image = jobs["image"]["steps"][-1]["with"]
     assert image["platforms"] == "linux/amd64,linux/arm64"
     assert (image["sbom"], "PYTHON_IMAGE=" in image["build-args"]) == (True, True)

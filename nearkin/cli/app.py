@@ -141,7 +141,8 @@ def load_command(entry: CommandEntry) -> Any:
             no_args_is_help=True,
             rich_markup_mode=MARKUP,
         )
-    declared = getattr(import_module(f"nearkin.cli.{entry.name}"), entry.name)
+    name = entry.name.replace("-", "_")
+    declared = getattr(import_module(f"nearkin.cli.{name}"), name)
     if isinstance(declared, typer.Typer):
         return load_group(declared)
     from nearkin.cli.hub_output import with_hub_output

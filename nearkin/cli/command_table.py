@@ -44,7 +44,7 @@ class CommandEntry:
         """The last word of the path.
 
         It is the name of the module in `nearkin.cli`, and of the function or `typer.Typer` in that
-        module. A group of the table has no module.
+        module, which have underscores in place of hyphens. A group of the table has no module.
         """
         return self.path.rpartition(" ")[2]
 
@@ -90,6 +90,7 @@ DESCRIPTIONS = {
         "server": "Manage a server.",
         "server init": "Make the key and the tokens that a service needs.",
         "server token": "Create, list and revoke the tokens of a server.",
+        "warm-up": "Compile the kernels that are missing on this machine.",
     },
     LABORATORY: {
         "lab": "Make generated corpora, signatures and counts, and compare bands.",

@@ -141,7 +141,11 @@ def _explain_in_index(
     from nearkin.stages.sketch.resources import SpecResources
 
     with Index.open(
-        url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
+        url,
+        resources=SpecResources(secret),
+        spec_resources=spec_resources,
+        must_exist=True,
+        warm_up=False,
     ) as index:
         return index.explain(scope, a, b)
 

@@ -132,7 +132,9 @@ def open_index(url: str, resources: IndexKeySettings, **fields: Any) -> Iterator
 
     secret = SpecResources(o.read_key(resources.key_file))
     folder = resources.spec_resources
-    with Index.open(url, resources=secret, spec_resources=folder, **fields) as opened:
+    with Index.open(
+        url, resources=secret, spec_resources=folder, warm_up=False, **fields
+    ) as opened:
         yield opened
 
 

@@ -21,6 +21,7 @@ from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexKeywords, IndexSettings, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
+from nearkin.index.warm_up import prepare_upserts
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
@@ -94,6 +95,7 @@ class Index(IndexReader):
         follow: bool = True,
         must_exist: bool = False,
         blocklist: "Blocklist | None" = None,
+        warm_up: bool = True,
         **fields: Unpack[IndexKeywords],
     ) -> Self:
         """Opens an index, or creates one if the store is empty and `must_exist` is False.
@@ -131,6 +133,9 @@ class Index(IndexReader):
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
                 are not stored, in any scope: their upsert has the kind `blocked`. See
                 `use_blocklist`.
+            warm_up: True to compile the kernels that upserts and queries call, if that was never
+                done on this machine. The installed releases bring them compiled. False lets the
+                first documents wait for the compiler.
             **fields: Fields of IndexSettings that replace those of `settings`; and, in place of a
                 Spec, its options as `dedup` has them, for example `shingle` and `normalise`.
 
@@ -163,6 +168,8 @@ class Index(IndexReader):
             require_used_resources(folder, opened.settings)
             index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
             index.use_blocklist(blocklist)
+            if warm_up:
+                prepare_upserts(index.settings, index.resources, Index.open)
         except BaseException:
             opened.store.close()
             raise

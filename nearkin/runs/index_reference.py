@@ -147,7 +147,11 @@ class IndexReference:
     def _open(self, options: RunOptions) -> Iterator[Index]:
         """Opens the index, if it can answer for a run with some options."""
         with Index.open(
-            self.url, resources=self.resources, must_exist=True, max_document=UNLIMITED_SIZE
+            self.url,
+            resources=self.resources,
+            must_exist=True,
+            max_document=UNLIMITED_SIZE,
+            warm_up=False,
         ) as index:
             self._require_comparable(index, options)
             yield index

@@ -157,6 +157,7 @@ def add_files(
         spec_resources=spec_resources,
         decisions={} if decisions is None else {scope: decisions},
         blocklist=None if blocklist is None else Blocklist.open(blocklist),
+        warm_up=False,
         **fields,
     ) as index:
         texts = _FileReader(corpus, columns)
@@ -358,6 +359,7 @@ def load_run(
         recall=saved.record.parameters["recall"],
         postings=postings,
         documents=max(len(documents), 1),
+        warm_up=False,
     ) as index:
         index.require_writable(scope)
         now = index.now()
@@ -440,7 +442,11 @@ def migrate(
             return _load_entries(target, read_entries(path), protects=is_protected(path))
     with (
         Index.open(
-            source, resources=resources, spec_resources=spec_resources, must_exist=True
+            source,
+            resources=resources,
+            spec_resources=spec_resources,
+            must_exist=True,
+            warm_up=False,
         ) as index,
         _open_copy(target_url, index.header(), resources, spec_resources) as target,
     ):
@@ -456,7 +462,9 @@ def _open_copy(
     fields: dict[str, Any] = {name: value for name, value in header.items() if name in fixed}
     if "vector" in header:
         fields["vector"] = read_vector_evidence(header["vector"])
-    return Index.open(url, spec, resources=resources, spec_resources=spec_resources, **fields)
+    return Index.open(
+        url, spec, resources=resources, spec_resources=spec_resources, warm_up=False, **fields
+    )
 
 
 def _load_entries(index: Index, entries: Iterator[Entry], *, protects: bool) -> int:

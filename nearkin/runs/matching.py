@@ -298,7 +298,11 @@ def match_files(
     rejected = 0
     reasons: Counter[str] = Counter()
     with Index.open(
-        url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
+        url,
+        resources=SpecResources(secret),
+        spec_resources=spec_resources,
+        must_exist=True,
+        warm_up=False,
     ) as index:
         is_related = index.settings.related is not None
         matches = MatchTable(related=[] if is_related else None)
@@ -369,7 +373,9 @@ def add_files_with_matches(
         blocklist=blocklist,
     )
     columns = detect_dimensions(corpus, columns)
-    with Index.open(url, resources=SpecResources(secret), spec_resources=spec_resources) as index:
+    with Index.open(
+        url, resources=SpecResources(secret), spec_resources=spec_resources, warm_up=False
+    ) as index:
         if index.settings.related is not None:
             _find_related(matches, index, scope, corpus, columns)
     output.write(corpus, columns, matches, "index add", url)

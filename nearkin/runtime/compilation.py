@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("nearkin.compilation")
 ANNOUNCEMENT = "Compiling kernels, once on this machine"
+"""`nearkin warm-up` compiles all of them at once. A wheel of a release brings them compiled."""
 
 
 class CompilationStoppedError(Exception):
@@ -38,12 +39,20 @@ class CompilationListener(Protocol):
 
 
 class CompilationLogger:
-    """A listener that logs the first compilation of the process."""
+    """A listener that logs the first compilation of the process.
+
+    Args:
+        level: The level of the line. Python shows warnings even if an application does not
+            configure its logs.
+    """
+
+    def __init__(self, level: int = logging.INFO) -> None:
+        self._level = level
 
     def start_kernel(self, name: str) -> None:
         """Logs that kernels are compiled, if this is the first of the process."""
         if not COMPILATION.compiled:
-            LOG.info(ANNOUNCEMENT)
+            LOG.log(self._level, ANNOUNCEMENT)
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
         """Logs the number of compiled kernels at the level debug."""
@@ -64,7 +73,7 @@ class CompilationClock:
     def __init__(self) -> None:
         self.compiled = 0
         """Number of kernels that this process has compiled."""
-        self.listener: CompilationListener = CompilationLogger()
+        self.listener: CompilationListener = CompilationLogger(logging.WARNING)
         """The receiver of updates. It may be replaced at any time."""
         self._deadline: Deadline | None = None
         self._lock = threading.Lock()

@@ -3,7 +3,8 @@
 Numba's cache checks only the file of the compiled function. After a change of a callee in another
 file, it would use outdated machine code. Here the cache folder is named by a hash of *all* kernel
 sources, the versions and the compile mode (Numba adds the CPU to each entry), so any edit starts an
-empty folder.
+empty folder. Machine code that is installed with nearkin comes before the cache: see
+`installed_code`.
 """
 
 import errno
@@ -11,7 +12,8 @@ import hashlib
 import io
 import itertools
 import os
-import platform
+import pickle
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +31,13 @@ from numba.core.runtime import rtsys
 from nearkin.runtime.cache_folder import find_cache_folder
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
+from nearkin.runtime.installed_code import PACKAGE, find_installed_code, read_machine_code
 
 check_numba_settings()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_FILES = ("kernels.py", "jit.py")
-PACKAGE = Path(__file__).parents[1]
 CHECKSUM_BYTES = 4
 
 
@@ -43,7 +45,8 @@ CHECKSUM_BYTES = 4
 def source_hash() -> str:
     """Returns a hash of all kernel sources, the versions of the compiler and its mode.
 
-    It is the name of the cache folder.
+    It is the name of the cache folder, and a part of the name of a folder of installed code. As for
+    Numba, all releases of a minor version of Python are the same.
     """
     digest = hashlib.sha256()
     for path in sorted(p for p in PACKAGE.rglob("*.py") if p.name in KERNEL_FILES):
@@ -52,7 +55,7 @@ def source_hash() -> str:
     mode = (
         numba.__version__,
         llvmlite.__version__,
-        platform.python_version(),
+        sys.implementation.cache_tag,
         config.BOUNDSCHECK,
         config.OPT,
     )
@@ -139,6 +142,9 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
 
+        if cache_folder() is None:
+            self.disable()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Loads the machine code of a kernel.
 
@@ -147,7 +153,19 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         runtime, which allocate arrays. If a kernel is compiled, the compiler registers the rest.
         """
         rtsys.initialize(target_context)
+        installed = find_installed_code(source_hash())
+        code = read_machine_code(installed, self._py_func, sig)
+        if code is not None:
+            return self._impl.rebuild(target_context, pickle.loads(code))
         return self._load_overload(sig, target_context)
+
+    def has_overload(self, sig: Any, target_context: Any) -> bool:
+        """Returns whether the machine code of a kernel is installed, or in the cache."""
+        installed = find_installed_code(source_hash())
+        if read_machine_code(installed, self._py_func, sig) is not None:
+            return True
+        key = self._index_key(sig, target_context.codegen())
+        return self._enabled and self._cache_file.load(key) is not None
 
 
 class _CompilationEvents(event.Listener):  # type: ignore[misc]
@@ -199,6 +217,6 @@ def _compiled(function: Function, *, forceinline: bool) -> Function:
     compiled: Any = njit(
         nogil=True, error_model="numpy", forceinline=forceinline, no_cfunc_wrapper=True
     )(function)
-    if not config.DISABLE_JIT and cache_folder() is not None:
+    if not config.DISABLE_JIT:
         compiled._cache = _KernelCache(function)
     return compiled

@@ -37,6 +37,7 @@ STAGE_NAMES = {
     "read samples": "Read samples",
     "compare": "Compare samples",
     "fit": "Try settings",
+    "kernels": "Prepare kernels",
     "synth": "Write documents",
 }
 """The titles of stages on the terminal, by the names under which they are recorded."""

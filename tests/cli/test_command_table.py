@@ -49,7 +49,8 @@ def command_of(entry: CommandEntry) -> Any:
 
 def modules_of_commands(modules: set[str]) -> set[str]:
     """Returns the names of the commands whose modules were imported."""
-    return {entry.name for entry in COMMANDS if f"nearkin.cli.{entry.name}" in modules}
+    names = {entry.name: entry.name.replace("-", "_") for entry in COMMANDS}
+    return {name for name, module in names.items() if f"nearkin.cli.{module}" in modules}
 
 
 @ENTRIES

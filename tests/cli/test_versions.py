@@ -1,11 +1,20 @@
 """The versions that `nearkin --version` prints."""
 
+import json
+import re
+from importlib.metadata import version
 from pathlib import Path
 
 import numba
 import pytest
 
-from nearkin.cli.versions import describe_compiled_kernels, describe_versions
+from nearkin.cli.versions import (
+    COMPILERS,
+    VERSIONS,
+    describe_compiled_kernels,
+    describe_installed_kernels,
+    describe_versions,
+)
 from nearkin.runtime.version import VERSION
 
 
@@ -20,7 +29,18 @@ def test_versions_of_libraries_are_those_that_are_imported() -> None:
 
 def test_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.cli.versions.LIBRARIES", ("no-such-library",))
-    assert "no-such-library   not installed" in describe_versions()
+    assert re.search(r"^no-such-library +not installed$", describe_versions(), re.MULTILINE)
+
+
+def test_levels_of_installed_kernels_are_named(tmp_path: Path) -> None:
+    assert describe_installed_kernels(tmp_path).startswith("none")
+    (tmp_path / "x86-64-v3-0123456789abcdef").mkdir()
+    versions = {name: version(name) for name in COMPILERS}
+    (tmp_path / VERSIONS).write_text(json.dumps(versions))
+    assert describe_installed_kernels(tmp_path) == "x86-64-v3"
+    (tmp_path / VERSIONS).write_text(json.dumps({**versions, "numba": "0.1.0"}))
+    expected = "x86-64-v3, not used, because they need numba 0.1.0"
+    assert describe_installed_kernels(tmp_path) == expected
 
 
 def test_compiled_kernels_are_counted(tmp_path: Path) -> None:

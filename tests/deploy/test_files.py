@@ -88,7 +88,18 @@ def test_image_runs_without_root_and_has_no_secrets() -> None:
         "deploy/requirements.txt",
         "nearkin",
         "pyproject.toml",
+        "scripts/compile_kernels.py",
     }
+
+
+def test_image_contains_compiled_kernels() -> None:
+    """They are compiled from its sources, with its Numba, before the package is installed."""
+    runs = [rest for step, rest in steps() if step == "RUN"]
+    (compiles,) = [at for at, run in enumerate(runs) if "scripts/compile_kernels.py" in run]
+    (installs,) = [at for at, run in enumerate(runs) if "--no-build-isolation" in run]
+    assert compiles < installs
+    lines = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+    assert lines.index("nearkin/compiled_kernels") > lines.index("!nearkin")
 
 
 def requirements() -> dict[str, list[str]]:

@@ -200,6 +200,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "explain": lambda parts: (nk.explain, {"a": TEXTS[0], "b": TEXTS[1]}),
     "plan": lambda parts: (nk.plan, {"workload": 1000}),
     "tune": lambda parts: (nk.tune, {}),
+    "warm_up": lambda parts: (nk.warm_up, {}),
     "simhash": lambda parts: (
         nk.simhash,
         {"features": {"a": 1.0}, "spec": nk.Spec(measure="simhash")},

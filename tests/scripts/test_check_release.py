@@ -4,7 +4,11 @@ from pathlib import Path
 
 from scripts.check_release import find_differences
 
-DISTRIBUTIONS = ["dist/nearkin-1.2.0-py3-none-any.whl", "dist/nearkin-1.2.0.tar.gz"]
+DISTRIBUTIONS = [
+    "dist/nearkin-1.2.0-py3-none-any.whl",
+    "dist/nearkin-1.2.0-cp313-cp313-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+    "dist/nearkin-1.2.0.tar.gz",
+]
 
 
 def write_repository(root: Path, changelog: str = "1.2.0") -> None:
@@ -15,7 +19,7 @@ def write_repository(root: Path, changelog: str = "1.2.0") -> None:
 def test_tag_of_the_version_has_no_differences(tmp_path: Path) -> None:
     write_repository(tmp_path)
     assert find_differences("v1.2.0", DISTRIBUTIONS, tmp_path) == []
-    assert len(find_differences("v1.3.0", DISTRIBUTIONS, tmp_path)) == 4
+    assert len(find_differences("v1.3.0", DISTRIBUTIONS, tmp_path)) == 5
 
 
 def test_version_without_a_section_in_the_changelog_is_named(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def rebuild(
         decisions=decisions,
         follow=not has_moved,
         must_exist=True,
+        warm_up=False,
     ) as source:
         resources = source.resources
         spec = replace(source.spec, **changes)
@@ -153,6 +154,7 @@ def rebuild(
                 resources=resources,
                 decisions=decisions,
                 follow=False,
+                warm_up=False,
                 **kept,
             ) as target,
         ):
@@ -331,6 +333,7 @@ def cut_back(
         must_exist=True,
         cache=1,
         max_document=UNLIMITED_SIZE,
+        warm_up=False,
     ) as target:
         store = target._session.store
         migration = store.state().migration
@@ -341,7 +344,7 @@ def cut_back(
             return {"opened": " ".join(target.public_urls), "was": str(migration.phase)}
         urls = with_passwords(migration.urls, (url,) if isinstance(url, str) else url)
         with Index.open(
-            urls, resources=resources, spec_resources=spec_resources, must_exist=True
+            urls, resources=resources, spec_resources=spec_resources, must_exist=True, warm_up=False
         ) as source:
             if source.public_urls != migration.urls:
                 raise UsageError(

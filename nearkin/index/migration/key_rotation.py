@@ -68,6 +68,7 @@ def rotate_key(
             opened.settings.threshold,
             resources=SpecResources(new_secret),
             follow=False,
+            warm_up=False,
             **kept,
         ) as target:
 

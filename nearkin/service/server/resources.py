@@ -158,6 +158,7 @@ def _open_index(settings: ServerSettings) -> Index:
                 resources=resources,
                 spec_resources=settings.spec_resources,
                 decisions=settings.decisions,
+                warm_up=False,
             )
         except IncompatibleError:
             # the index exists already, with another key or without one, so that a new key is
@@ -172,6 +173,7 @@ def _open_index(settings: ServerSettings) -> Index:
         resources=resources,
         spec_resources=settings.spec_resources,
         decisions=settings.decisions,
+        warm_up=False,
     )
     try:
         if not index.holds_vectors:
@@ -235,6 +237,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
             spec_resources=settings.spec_resources,
             decisions=settings.decisions,
             follow=False,
+            warm_up=False,
             **fields,
         )
 

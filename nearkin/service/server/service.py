@@ -10,11 +10,15 @@ from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import numpy as np
+
 from nearkin.errors import NearkinError, StoreError
 from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
+from nearkin.index.index import Index
 from nearkin.index.parts import parts_scope
+from nearkin.index.warm_up import call_kernels
 from nearkin.runtime.process_limits import available_cores
 from nearkin.service.server.cluster_listings import ClusterListings
 from nearkin.service.server.decision_listings import DecisionListings
@@ -26,16 +30,17 @@ from nearkin.service.server.http.callers import (
     client_network,
 )
 from nearkin.service.server.http.fair_executor import FairExecutor
+from nearkin.service.server.http.kernels import json_shape
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.shares import ByteRateLimiter, ResourcePool
 from nearkin.service.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.service.server.index_gauges import IndexGauges
+from nearkin.service.server.interpreter import configure_interpreter
 from nearkin.service.server.live_probe import LiveProbes
 from nearkin.service.server.micro_batcher import MicroBatcher
 from nearkin.service.server.resources import ServerResources
 from nearkin.service.server.settings import ServerSettings
 from nearkin.service.server.telemetry import Instruments
-from nearkin.service.server.warm_up import compile_kernels, configure_interpreter
 from nearkin.service.server.watched_blocklist import WatchedBlocklist
 from nearkin.settings.decisions import Decision
 
@@ -295,13 +300,17 @@ class Service:
     async def _warm_up(self) -> None:
         """Compiles the kernels before the first request is accepted."""
         began = time.perf_counter()
-        await self.run_in_thread(compile_kernels, self.index)
+        await self.run_in_thread(self._call_kernels)
         configure_interpreter()
         self.ready = True
         log.info(
             "ready",
             extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.url},
         )
+
+    def _call_kernels(self) -> None:
+        json_shape(np.zeros(1, np.uint8))
+        call_kernels(self.index.settings, self.index.resources, Index.open)
 
     async def _sweep_regularly(self) -> None:
         """Deletes expired entries of the index and of the shadow index."""
