@@ -84,6 +84,7 @@ COMMANDS = (
 )
 NEED_EXTRA = {
     "serve --port 0": "server",
+    "server init service": "server",
     "server token create anna": "server",
     "server token list": "server",
     "server token revoke anna": "server",
