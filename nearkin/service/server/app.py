@@ -19,7 +19,7 @@ from nearkin.errors import MissingExtraError, NearkinError, StoreError, UsageErr
 from nearkin.index.index import Index
 from nearkin.runtime.setting_names import SettingForm, settings_named_as
 from nearkin.runtime.version import VERSION
-from nearkin.service.server.api_docs import CONTENT_POLICY, render_docs
+from nearkin.service.server.api_docs import CONTENT_POLICY, SCRIPT_PATH, read_script, render_docs
 from nearkin.service.server.http.auth import Authenticator
 from nearkin.service.server.http.connections import ConnectionLimits, LimitedConnection
 from nearkin.service.server.http.gate import Gate, Page
@@ -244,6 +244,12 @@ def _public_pages(app: FastAPI, start_page: str) -> dict[str, Page]:
         headers = {"Content-Security-Policy": CONTENT_POLICY}
         return HTMLResponse(render_docs(describe_api(app)), headers=headers)
 
+    @cache
+    def api_docs_script() -> Response:
+        # the address in the page has a fingerprint
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(read_script(), headers=headers, media_type="text/javascript")
+
     redirect = RedirectResponse(start_page)
 
     async def answer_start_page(_: Request) -> Response:
@@ -255,6 +261,9 @@ def _public_pages(app: FastAPI, start_page: str) -> dict[str, Page]:
     async def answer_api_docs(_: Request) -> Response:
         return api_docs()
 
+    async def answer_api_docs_script(_: Request) -> Response:
+        return api_docs_script()
+
     async def answer_health(_: Request) -> Response:
         return Response(orjson.dumps(await info.healthz()), media_type=JSON)
 
@@ -265,6 +274,7 @@ def _public_pages(app: FastAPI, start_page: str) -> dict[str, Page]:
         "/": Page(answer_start_page),
         "/openapi.json": Page(answer_api_description),
         "/docs": Page(answer_api_docs),
+        SCRIPT_PATH: Page(answer_api_docs_script),
         "/healthz": Page(answer_health, is_probe=True),
         "/readyz": Page(answer_readiness, is_probe=True),
     }

@@ -17,6 +17,7 @@ REQUESTS = [
     ("HEAD", "/healthz", 200),
     ("GET", "/readyz?a=b", 200),
     ("GET", "/docs", 200),
+    ("GET", "/docs.js", 200),
     ("GET", "/openapi.json", 200),
     ("GET", "/", 307),
     ("GET", "/console", 307),
@@ -98,12 +99,13 @@ def test_allowed_methods_are_named(serve: Serve) -> None:
 
 
 @pytest.mark.promise("What needs no token is rendered once.")
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/docs", "/docs.js", "/openapi.json"])
 def test_pages_are_rendered_once(serve: Serve, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve()
     first = client.get(path)
     monkeypatch.setattr("nearkin.service.server.app.describe_api", None)
     monkeypatch.setattr("nearkin.service.server.app.render_docs", None)
+    monkeypatch.setattr("nearkin.service.server.app.read_script", None)
     assert client.get(path).content == first.content
 
 
