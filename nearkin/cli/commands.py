@@ -19,6 +19,7 @@ from nearkin.cli.given_options import COMMON, DEFAULT, HELP, SHOWS_ALL, is_path_
 from nearkin.errors import UsageError
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
+from nearkin.runtime.setting_names import flag_of
 
 MARKUP: MarkupMode = "markdown"
 """The markup of docstrings and help texts."""
@@ -61,7 +62,9 @@ class Command(TyperCommand):
                 raise
         if any(not argument or argument.endswith("=") for argument in args):
             _require_paths(self, ctx, args)
+        given = list(args)
         rest: list[str] = super().parse_args(ctx, args)
+        _refuse_repeated_columns(self, ctx, given)
         for name, value in ctx.params.items():
             if not is_text_name(name):
                 continue
@@ -138,6 +141,22 @@ def _require_paths(command: Command, ctx: Any, arguments: list[str]) -> None:
         if "" in given and (is_path or is_path_name(parameter.name)):
             name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
             raise UsageError(f"{name} is empty; give a path")
+
+
+def _refuse_repeated_columns(command: Command, ctx: Any, arguments: list[str]) -> None:
+    """Refuses an option for a column that is given twice, of which the last one would count."""
+    _, _, order = command.make_parser(ctx).parse_args(arguments)
+    options = [parameter for parameter in order if is_text_name(str(parameter.name))]
+    for option in options:
+        if not option.multiple and options.count(option) > 1:
+            flag = flag_of(str(option.name))
+            remedy = "give it once"
+            if flag == "--text":
+                remedy = "write --text a,b to compare several columns"
+            raise UsageError(
+                f"{flag} is given {options.count(option)} times, and only the last one would "
+                f"count; {remedy}"
+            )
 
 
 class CommandGroup(TyperGroup):

@@ -238,3 +238,19 @@ def test_new_index_and_new_blocklist_can_have_the_version_of_older_releases(
     old = Spec(version=1)
     assert json.loads(capsys.readouterr().out)["spec_fingerprint"] == old.fingerprint
     assert Blocklist.open(blocklist).spec == old
+
+
+@pytest.mark.parametrize("command", ["dedup", "pairs", "tune", "check"])
+def test_a_column_option_that_is_given_twice_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one would count, and rows would be compared by one of the columns alone."""
+    line = [command, "a.csv", "b.csv", "--text", "name"]
+    if command != "tune":
+        line += ["--out", "out.csv"]
+    assert run(*line, "--text=street") == 2
+    message = capsys.readouterr().err
+    assert "--text is given 2 times, and only the last one would count" in message
+    assert "write --text a,b" in message
+    assert run(*line) == 2
+    assert "2 times" not in capsys.readouterr().err
