@@ -1,7 +1,7 @@
 """The results of the library: Arrow tables of a finished run, and its counts."""
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
@@ -30,7 +30,7 @@ from nearkin.engine.run import Run
 from nearkin.engine.sketching import REJECTED
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecord, StageRecords
-from nearkin.errors import MissingExtraError, UsageError
+from nearkin.errors import UsageError
 from nearkin.reports.collect import collect_counts, collect_report, summary_counts
 from nearkin.reports.examples import LocatedPairs, PairExamples
 from nearkin.reports.excerpts import ExcerptCollector
@@ -48,6 +48,7 @@ from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_format import format_part
 from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.runtime.visible_text import make_visible
 from nearkin.texts.decontamination.request import CONTAMINATION, ContaminationAction
@@ -86,96 +87,9 @@ REJECTED_ROWS = pa.schema(
 """The schema of the rejected rows."""
 
 
-LATEX = str.maketrans(
-    {character: f"\\{character}" for character in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\n": " ",
-        "\r": " ",
-    }
-)
-"""How characters are written in LaTeX that have a meaning there."""
-
-
-class TableForms(ABC):
-    """A table in several forms. `len` is the number of its rows."""
-
-    @abstractmethod
-    def to_arrow(self) -> pa.Table:
-        """Returns the table as an Arrow table."""
-
-    def to_pandas(self) -> Any:
-        """Returns the table as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        try:
-            return self.to_arrow().to_pandas()
-        except ImportError as error:
-            raise MissingExtraError.for_extra("to_pandas requires pandas", "pandas") from error
-
-    def to_polars(self) -> Any:
-        """Returns the table as a polars DataFrame.
-
-        Raises:
-            MissingExtraError: If polars is not installed.
-        """
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingExtraError.for_extra("to_polars requires polars", "polars") from error
-        return polars.from_arrow(self.to_arrow())
-
-    def to_dataset(self) -> Any:
-        """Returns the table as a `datasets.Dataset`, which shares its memory.
-
-        Raises:
-            MissingExtraError: If datasets is not installed.
-        """
-        try:
-            from datasets import Dataset
-        except ImportError as error:
-            raise MissingExtraError.for_extra("to_dataset requires datasets", "datasets") from error
-        return Dataset(self.to_arrow())
-
-    def to_latex(self) -> str:
-        r"""Returns the table as a LaTeX tabular, with numbers on the right.
-
-        Examples:
-            >>> print(ResultTable(pa.table({"id_a": ["5%"], "similarity": [0.9]})).to_latex())
-            \begin{tabular}{lr}
-            \hline
-            id\_a & similarity \\
-            \hline
-            5\% & 0.9 \\
-            \hline
-            \end{tabular}
-        """
-        table = self.to_arrow()
-        alignment = "".join(
-            "r" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "l"
-            for kind in table.schema.types
-        )
-        header, *rows = (
-            " & ".join(str("" if value is None else value).translate(LATEX) for value in row)
-            for row in [table.column_names, *zip(*table.to_pydict().values(), strict=True)]
-        )
-        body = "".join(f"{row} \\\\\n" for row in rows)
-        return (
-            f"\\begin{{tabular}}{{{alignment}}}\n\\hline\n{header} \\\\\n\\hline\n"
-            f"{body}\\hline\n\\end{{tabular}}"
-        )
-
-    def __len__(self) -> int:
-        return int(self.to_arrow().num_rows)
-
-
 @dataclass(frozen=True, repr=False)
 class ResultTable(TableForms):
-    """A result as an Arrow table.
+    """A result as an Arrow table. `len` is the number of its rows.
 
     Further attributes and methods are those of the Arrow table.
 
@@ -188,6 +102,9 @@ class ResultTable(TableForms):
     def to_arrow(self) -> pa.Table:
         """Returns the Arrow table."""
         return self.arrow
+
+    def __len__(self) -> int:
+        return len(self.arrow)
 
     def __getattr__(self, name: str) -> Any:
         # Copying and unpickling look for special methods before the field `arrow` is set.
@@ -247,7 +164,7 @@ class TemporaryRun:
 
 
 class TableResult(TableForms):
-    """A result with a main table, whose forms it has."""
+    """A result with a main table, whose forms it has. `len` is the number of its rows."""
 
     @property
     @abstractmethod
@@ -257,6 +174,9 @@ class TableResult(TableForms):
     def to_arrow(self) -> pa.Table:
         """Returns the main table, for example the clusters or the pairs, as an Arrow table."""
         return self._table.arrow
+
+    def __len__(self) -> int:
+        return len(self._table)
 
 
 class DedupResult(TableResult):

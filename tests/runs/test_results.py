@@ -23,7 +23,6 @@ from nearkin.cli.app import app
 from nearkin.corpus import TableCorpus
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runs.pairs import is_pairs_file
-from nearkin.runs.results import ResultTable
 
 BASE = "the text number one has some words of its own and then a few more words at the end"
 TEXTS = [BASE, BASE.upper(), f"{BASE} today", "something else altogether in words of its own", ""]
@@ -512,21 +511,6 @@ def test_kept_rows_of_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
     with pytest.raises(UsageError, match=r"in files, which kept_rows does not read"):
         nk.dedup(tmp_path).kept_rows  # noqa: B018
-
-
-def test_a_table_is_written_as_latex() -> None:
-    table = ResultTable(pa.table({"a_b": ["1 & 2", None, "\\{x}"], "n": [1, 2, 3]}))
-    assert table.to_latex().splitlines() == [
-        r"\begin{tabular}{lr}",
-        r"\hline",
-        r"a\_b & n \\",
-        r"\hline",
-        r"1 \& 2 & 1 \\",
-        r" & 2 \\",
-        r"\textbackslash{}\{x\} & 3 \\",
-        r"\hline",
-        r"\end{tabular}",
-    ]
 
 
 def test_a_result_is_written_where_the_call_says(tmp_path: Path) -> None:
