@@ -769,7 +769,7 @@ class DedupResult(TableResult):
 
 
 @dataclass(frozen=True, repr=False)
-class SplitResult:
+class SplitResult(TableForms):
     """The groups of a corpus, between which there are no near-duplicates.
 
     Attributes:
@@ -800,6 +800,10 @@ class SplitResult:
             rows[np.asarray(documents.rows)] = finished.split.group
         read = ReadRows.of(run.corpus, run.columns.id)
         return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings), read)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the groups as an Arrow table, with a row for each document."""
+        return self.groups.arrow
 
     @property
     def names(self) -> tuple[str, ...]:

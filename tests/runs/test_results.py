@@ -3,7 +3,8 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -519,3 +520,56 @@ def test_a_result_is_written_where_the_call_says(tmp_path: Path) -> None:
     assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
     nk.pairs(["a b c d e", "a b c d e f"], threshold=0.5, out=tmp_path / "pairs.csv")
     assert len((tmp_path / "pairs.csv").read_text().splitlines()) == 2
+
+
+RESULTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "dedup": (lambda: nk.dedup(TEXTS), ["id", "cluster", "kept"]),
+    "pairs": (lambda: nk.pairs(TEXTS), ["id_a", "id_b", "similarity"]),
+    "check": (lambda: nk.check(TEXTS, TEXTS), ["id_a", "id_b", "similarity"]),
+    "split": (lambda: nk.split(TEXTS, (0.5, 0.5)), ["id", "group", "cluster"]),
+    "passages": (lambda: nk.passages(TEXTS, min_tokens=5), ["id", "start", "end"]),
+    "decontaminate": (
+        lambda: nk.decontaminate(TEXTS, {"suite": [{"question": BASE}]}),
+        ["suite", "item", "field"],
+    ),
+    "fit": (
+        lambda: nk.fit({"id": list(LABELS), "text": list(LABELS)}, LABELS, id="id"),
+        ["settings", "threshold", "precision.value", "precision.low", "precision.high"],
+    ),
+    "tune": (nk.tune, ["bands", "rows", "tables", "probes", "recall", "similarities.0.001"]),
+    "plan": (lambda: nk.plan(1000), ["part", "name", "value", "unit", "formula"]),
+}
+LABELS = {
+    f"{word} is a page about {word} and other things{end}": word
+    for word in ("granite", "herring", "juniper", "lantern", "meadow", "nutmeg")
+    for end in ("", " today")
+}
+"""Texts with their clusters."""
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_has_each_form_of_its_table(name: str) -> None:
+    make, columns = RESULTS[name]
+    result = make()
+    table = result.to_arrow()
+    assert table.num_rows > 0
+    assert table.column_names[: len(columns)] == columns
+    assert list(result.to_pandas().columns) == table.column_names
+    assert len(result.to_pandas()) == table.num_rows
+    assert result.to_polars().equals(pl.from_arrow(table))
+    # the header and the rows, between three lines and the two of the environment
+    assert len(result.to_latex().splitlines()) == 5 + 1 + table.num_rows
+
+
+def test_the_table_of_a_plan_has_its_lines() -> None:
+    planned = nk.plan(1000)
+    assert planned.to_arrow().to_pylist() == [asdict(line) for line in planned.lines]
+
+
+def test_the_table_of_a_tuning_has_its_operating_points() -> None:
+    tuning = nk.tune(0.5)
+    table = tuning.to_arrow()
+    for name in ("bands", "rows", "recall", "candidates", "keys"):
+        assert table[name].to_pylist() == [getattr(point, name) for point in tuning.points]
+    halves = [point.similarities[1] for point in tuning.points]
+    assert table["similarities.0.5"].to_pylist() == halves

@@ -1,11 +1,13 @@
 """The result of a fit: settings, how good they are, and what they get wrong."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.quality.evaluate.doubtful_removals import FEW_DOUBTFUL, DoubtfulRemovals
@@ -15,6 +17,7 @@ from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.validation import HeldOut
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.version import VERSION
 
 LEAST_PRECISION = 1e-9
@@ -173,7 +176,7 @@ class WrongPair:
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(TableForms):
     """Settings that were chosen from labels.
 
     Attributes:
@@ -209,6 +212,24 @@ class FitResult:
     false_count: int
     missed_count: int
     warnings: tuple[str, ...]
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the choices as an Arrow table.
+
+        The columns are settings (as JSON), threshold, and value, low and high of each score, for
+        example `precision.value` and `precision.low`.
+        """
+        rows = [
+            {
+                "settings": json.dumps(choice.settings),
+                "threshold": choice.threshold,
+                "precision": asdict(choice.precision),
+                "recall": asdict(choice.recall),
+                "f1": asdict(choice.f1),
+            }
+            for choice in self.choices
+        ]
+        return pa.Table.from_pylist(rows).flatten()
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.quality.plan.candidates import CandidateModel, ExpectedCandidates
@@ -26,6 +27,7 @@ from nearkin.quality.plan.workload import Workload, WorkloadKeywords
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.table_forms import TableForms
 from nearkin.settings.choices import Verify
 from nearkin.settings.spec import IDF_JACCARD, Spec
 from nearkin.stages.lsh.slot_bands import Banding
@@ -54,7 +56,7 @@ class PlannedSettings(TypedDict):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(TableForms):
     """The capacity that a workload needs.
 
     Attributes:
@@ -102,6 +104,10 @@ class Plan:
                 TableView("numbers", ("part", "name", "value", "unit", "formula"), lines),
             ],
         )
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the lines as an Arrow table: part, name, value, unit and formula."""
+        return pa.Table.from_pylist([asdict(line) for line in self.lines])
 
     @property
     def fits(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict, cast
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.engine.advice import Advice, advise
 from nearkin.engine.short_documents import count_short_documents
@@ -25,6 +26,7 @@ from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_range import COUNT, OPEN_SHARE, SHARE_ABOVE_0
 from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.table_forms import TableForms
 from nearkin.settings.spec import HAMMING, Spec
 from nearkin.stages.lsh.curve import classic_threshold, steepest_point
 from nearkin.stages.lsh.sign_bands import SignBanding
@@ -135,7 +137,7 @@ class OperatingPoint:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuning:
+class Tuning(TableForms):
     """The operating points that reach a requested recall, the cheapest first.
 
     Attributes:
@@ -179,6 +181,19 @@ class Tuning:
         ]
         points = TableView("operating points, the cheapest first", columns, rows)
         return render_view("Tuning", numbers, [], [points])
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the operating points as an Arrow table.
+
+        The columns are the attributes of `OperatingPoint`. Its similarities are in a column for
+        each candidate probability, for example `similarities.0.5`.
+        """
+        names = [f"{probability:g}" for probability in LANDMARKS]
+        rows = [
+            {**asdict(point), "similarities": dict(zip(names, point.similarities, strict=True))}
+            for point in self.points
+        ]
+        return pa.Table.from_pylist(rows).flatten()
 
     @property
     def best(self) -> OperatingPoint:
