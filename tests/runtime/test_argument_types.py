@@ -513,6 +513,7 @@ def test_arguments_of_another_type_are_usage_errors(
 
 
 RESULTS = {
+    "WarmUp",
     "PairExample",
     "PairExamples",
     "Advice",
