@@ -166,9 +166,10 @@ def check(
 
 
 def print_pairs(result: "CheckResult", out: Path | None) -> None:
-    """Prints the first pairs on standard error, one by one."""
+    """Prints the most similar pairs on standard error, one by one."""
     count = len(result)
-    for row in result.pairs.arrow.slice(0, SHOWN_PAIRS).to_pylist():
+    pairs = result.pairs.arrow.sort_by([("similarity", "descending")])
+    for row in pairs.slice(0, SHOWN_PAIRS).to_pylist():
         similarity = format_similarity(row["similarity"])
         print_line(f"similarity {similarity}  {row['id_a']!r}  {row['id_b']!r}")
     if count > SHOWN_PAIRS:

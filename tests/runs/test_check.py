@@ -154,6 +154,9 @@ def test_command_ends_with_3_if_there_are_more_pairs_than_allowed(
     assert shown.splitlines()[-1].startswith("Next: nearkin check ")
     assert shown.splitlines()[-1].endswith(" --out leaks.csv")
     assert shown.count("'d") == 6
+    listed = [line.split()[1] for line in shown.splitlines() if line.startswith("similarity ")]
+    most_similar = sorted(want.values(), reverse=True)[:3]
+    assert [float(similarity) for similarity in listed] == pytest.approx(most_similar, abs=1e-3)
     assert app.run([*command, "--out", str(out)]) == 2
     assert "exists" in capfd.readouterr().err
     assert app.run([*command, "--out", str(out), "--overwrite", "--quiet"]) == 3
