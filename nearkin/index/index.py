@@ -21,7 +21,6 @@ from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexKeywords, IndexSettings, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
-from nearkin.index.warm_up import prepare_upserts
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
@@ -169,6 +168,9 @@ class Index(IndexReader):
             index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
             index.use_blocklist(blocklist)
             if warm_up:
+                # It imports the compiler, which an index that answers no request does not need.
+                from nearkin.index.warm_up import prepare_upserts
+
                 prepare_upserts(index.settings, index.resources, Index.open)
         except BaseException:
             opened.store.close()
