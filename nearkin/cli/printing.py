@@ -45,7 +45,7 @@ def print_main_warnings(warnings: Sequence[str]) -> None:
     Args:
         warnings: All warnings, the most important ones first. The JSON of the command has them.
     """
-    from nearkin.reports.terminal.summary_lines import choose_warnings
+    from nearkin.reports.warning_choice import choose_warnings
 
     print_warnings(choose_warnings(warnings))
 
@@ -74,7 +74,7 @@ def print_brief(headline: str, warnings: Sequence[str], more: str | None = None)
         more: Place of the other warnings, for example `in deduped/report.html`. By default in the
             JSON of the command.
     """
-    from nearkin.reports.terminal.summary_lines import WITH_JSON, choose_warning
+    from nearkin.reports.warning_choice import WITH_JSON, choose_warning
 
     print_warnings(choose_warning(warnings, more or WITH_JSON))
     print_line(f"{headline}")

@@ -20,7 +20,7 @@ COMMAND_LINE = re.compile(r"\b(nearkin [a-z-]+|zstd|tar)\b[^;,.]*$")
 options are named as such."""
 FOR_COMMANDS = (
     *("cli/", "service/server/", "quality/lab/", "settings/table.py"),
-    "reports/terminal/summary_lines.py",
+    "reports/warning_choice.py",
 )
 """The places whose messages only the commands show, or that call them. The table of settings names
 options, which the help of the library shows as keywords."""

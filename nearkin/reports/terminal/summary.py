@@ -10,7 +10,8 @@ from nearkin.quality.evaluate.template_families import TemplateFamilies
 from nearkin.reports.formatting import format_bytes
 from nearkin.reports.model import ReportData
 from nearkin.reports.terminal.passages import describe_cuts, describe_lines_report
-from nearkin.reports.terminal.summary_lines import WITH_JSON, Results, SummaryLines
+from nearkin.reports.terminal.summary_lines import Results, SummaryLines
+from nearkin.reports.warning_choice import WITH_JSON
 from nearkin.runtime.number_format import format_percent
 from nearkin.settings.spec import HAMMING
 from nearkin.stages.winnowing import TOKEN_NAMES

@@ -4,7 +4,6 @@ A summary has at most eight lines at 80 columns, so that it is read. Everything 
 report, in the record of the run and in the output of --json.
 """
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from nearkin.engine.advice import split_advice
-from nearkin.runtime.number_format import format_count
+from nearkin.reports.warning_choice import REJECTIONS, WITH_JSON, choose_warnings
 from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
 
 MOST_LINES = 8
 """The largest number of lines of a summary, unless what it must contain takes more."""
-WITH_JSON = "with --json"
-"""The place of all warnings of a command that writes no report, as a summary calls it."""
-REJECTIONS = re.compile(r"[\d,]+ rows? (was|were) rejected: ")
-"""The beginning of a warning about rejected rows, as `describe_rejections` writes it."""
 
 
 @dataclass(frozen=True)
@@ -121,28 +116,3 @@ def _write_next(words: Sequence[str], console: Console) -> list[Text]:
 
 def _count_lines(texts: Sequence[Text], console: Console) -> int:
     return sum(len(text.wrap(console, console.width)) for text in texts)
-
-
-def choose_warnings(warnings: Sequence[str], more: str = WITH_JSON) -> list[str]:
-    """Returns the warnings of a summary: the rejected rows, and the most important other one.
-
-    Args:
-        warnings: All warnings, the most important ones first.
-        more: Place of the others, for example `in deduped/report.html`.
-
-    Examples:
-        >>> choose_warnings(["2 rows share an id", "1 row was rejected: text is null (1)", "c"])
-        ['1 row was rejected: text is null (1)', '2 rows share an id (1 more warning with --json)']
-    """
-    rejections = [warning for warning in warnings if REJECTIONS.match(warning)]
-    others = [warning for warning in warnings if not REJECTIONS.match(warning)]
-    return [*rejections, *choose_warning(others, more)]
-
-
-def choose_warning(warnings: Sequence[str], more: str = WITH_JSON) -> list[str]:
-    """Returns the most important warning and the number of the others, or nothing without any."""
-    if len(warnings) <= 1:
-        return list(warnings)
-    text, *command = warnings[0].splitlines()
-    others = format_count(len(warnings) - 1, "more warning")
-    return ["\n".join([f"{text.removesuffix(':')} ({others} {more})", *command])]
