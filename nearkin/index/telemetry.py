@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 
 from nearkin.runtime.version import VERSION
 
@@ -71,12 +72,27 @@ _UNMEASURED = nullcontext()
 """The context of calls without telemetry."""
 
 
+IS_OFF: ContextVar[bool] = ContextVar("telemetry_is_off", default=False)
+"""A flag that is set while indexes are opened whose calls no user makes."""
+
+
+@contextmanager
+def without_telemetry() -> Iterator[None]:
+    """Lets indexes that are opened meanwhile record nothing."""
+    token = IS_OFF.set(True)
+    try:
+        yield
+    finally:
+        IS_OFF.reset(token)
+
+
 def telemetry_of(measure: str) -> IndexTelemetry | None:
     """Returns the telemetry of an index, or None if the program does not use OpenTelemetry.
 
     A program that configures an SDK has imported the API.
     """
-    return IndexTelemetry(measure) if "opentelemetry" in sys.modules else None
+    is_used = "opentelemetry" in sys.modules and not IS_OFF.get()
+    return IndexTelemetry(measure) if is_used else None
 
 
 def measured_call(

@@ -16,6 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import Document, TextAndVector
 from nearkin.index.opening import new_header
 from nearkin.index.settings import IndexSettings
+from nearkin.index.telemetry import without_telemetry
 from nearkin.runtime import jit
 from nearkin.stages.sketch.resources import SpecResources
 
@@ -63,13 +64,12 @@ def call_kernels(
     Args:
         open_index: `Index.open`.
     """
-    with open_index(
-        "memory://",
-        settings=settings,
-        resources=resources,
-        max_memory=None,
-        warm_up=False,
-    ) as temporary:
+    with (
+        without_telemetry(),
+        open_index(
+            "memory://", settings=settings, resources=resources, max_memory=None, warm_up=False
+        ) as temporary,
+    ):
         documents = _sample_documents(temporary)
         for batch in (documents, documents[:1]):
             temporary.upsert_many("warm", batch)

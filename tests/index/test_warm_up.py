@@ -1,7 +1,8 @@
 """Tests of the preparation of the kernels of an index."""
 
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -68,3 +69,14 @@ def test_settings_that_refuse_the_sample_documents_are_no_error(cache: Path) -> 
     with nk.Index.open("memory://", max_document=10) as index:
         assert index.upsert("a", "a b c d", "one").kind == "new"
     assert list(cache.iterdir()) == []
+
+
+def test_preparation_records_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application would count documents that nobody stored."""
+    made: list[str] = []
+    monkeypatch.setitem(sys.modules, "opentelemetry", ModuleType("opentelemetry"))
+    monkeypatch.setattr("nearkin.index.telemetry.IndexTelemetry", made.append)
+    with nk.Index.open("memory://", warm_up=False) as index:
+        assert made == ["jaccard"]
+        warm_up.call_kernels(index.settings, index.resources, nk.Index.open)
+    assert made == ["jaccard"]

@@ -368,7 +368,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(make_client: Cli
 
 @pytest.mark.parametrize(
     ("missing", "name"),
-    [("httpx2", "Client"), ("tenacity", "AsyncClient"), ("httpx2", "NewDocument")],
+    [("httpx2", "Client"), ("tenacity", "AsyncClient"), ("httpx2", "index_types.NewDocument")],
 )
 def test_a_missing_extra_names_the_install_command(missing: str, name: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import nearkin as nk; nk.{name}"
