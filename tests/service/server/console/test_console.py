@@ -423,7 +423,9 @@ def test_console_fits_narrow_screens(visit: Open, running: Running) -> None:
         assert (
             page.evaluate(f"{fields}.filter(e => !e.labels?.length && !e.textContent).length") == 0
         )
-        assert page.evaluate("document.querySelectorAll('[aria-current=page]').length") == 1
+        # the navigation has no page of a part that the server does not have
+        current = 0 if path == "shadow" else 1
+        assert page.evaluate("document.querySelectorAll('[aria-current=page]').length") == current
 
 
 def test_console_is_usable_by_keyboard(visit: Open) -> None:
@@ -574,7 +576,9 @@ def test_console_sends_security_headers(running: Running) -> None:
         assert page.headers["x-frame-options"] == "DENY"
         addresses = re.findall(r'(?:src|href)="([^"]*)"', page.text)
         assert len(addresses) > 5
-        assert all(address.startswith(("/console/", "#")) for address in addresses)
+        assert all(
+            address == "/docs" or address.startswith(("/console/", "#")) for address in addresses
+        )
         style = client.get(re.findall(r'href="/console/(static/page\.css[^"]*)"', page.text)[0])
         assert "immutable" in style.headers["cache-control"]
 
