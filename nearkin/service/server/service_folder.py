@@ -14,6 +14,7 @@ KEY = "nearkin.key"
 TOKENS = "nearkin-tokens.json"
 METRICS_TOKEN = "prometheus-token"
 GRAFANA_PASSWORD = "grafana-password"
+OWN_FILES = frozenset((KEY, TOKENS, METRICS_TOKEN, GRAFANA_PASSWORD))
 OPERATOR = Principal("operator", (WILDCARD,), ("admin",))
 SCRAPER = Principal("prometheus", (WILDCARD,), ("metrics",))
 GROUP_FILE = 0o640
@@ -37,7 +38,8 @@ def complete_service_folder(folder: Path, *, monitoring: bool = False) -> Folder
     """Makes what a service needs and its folder does not have. Nothing is replaced.
 
     Args:
-        folder: The folder, which is made if it does not exist. Its owner alone can read it.
+        folder: The folder, which is made if it does not exist. Its owner alone can read it. The
+            permissions of a folder with other files stay as they are.
         monitoring: Whether Prometheus gets a token, and Grafana a password. The group of the folder
             can read these two.
 
@@ -46,7 +48,8 @@ def complete_service_folder(folder: Path, *, monitoring: bool = False) -> Folder
     """
     try:
         make_folders(folder)
-        folder.chmod(GROUP_FOLDER if monitoring else PRIVATE_FOLDER)
+        if all(path.name in OWN_FILES or path.suffix == ".lock" for path in folder.iterdir()):
+            folder.chmod(GROUP_FOLDER if monitoring else PRIVATE_FOLDER)
         changes = FolderChanges((), None)
         changes = _complete_key(folder, changes)
         changes = _complete_operator(folder, changes)

@@ -48,6 +48,14 @@ def test_monitoring_reads_its_own_files_only(tmp_path: Path) -> None:
     assert scraper.rights == ("metrics",)
 
 
+def test_folder_with_other_files_keeps_its_permissions(tmp_path: Path) -> None:
+    """Others would lose their way to the files of a shared folder, or of a home."""
+    (tmp_path / "page.html").touch()
+    tmp_path.chmod(0o755)
+    complete_service_folder(tmp_path, monitoring=True)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
 def test_only_what_is_missing_is_made(tmp_path: Path) -> None:
     complete_service_folder(tmp_path, monitoring=True)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
