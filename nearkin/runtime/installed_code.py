@@ -30,7 +30,7 @@ class Level(NamedTuple):
     processor: str
     """The name for which LLVM compiles."""
     features: frozenset[str]
-    """What a processor must have, by the names of LLVM."""
+    """The features that a processor must have, by their names in LLVM."""
 
 
 V2 = frozenset(("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"))
@@ -48,8 +48,8 @@ LEVELS = (
 def find_installed_code(source_hash: str) -> Path | None:
     """Returns the folder of the best machine code that this processor can run, or None.
 
-    If an environment variable of Numba names another processor, there is none: code for that one
-    is to be compiled.
+    If an environment variable of Numba names another processor, installed code does not fit, and
+    kernels are compiled for that one.
     """
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return None

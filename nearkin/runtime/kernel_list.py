@@ -18,7 +18,7 @@ from numba.core import types
 LIST = Path(__file__).with_name("kernels.json")
 ALL = "all"
 USES = (ALL, "dedup", "index")
-"""What kernels are prepared for: everything, runs over files, or an online index."""
+"""The purposes for which kernels are prepared: everything, runs over files, or an online index."""
 
 
 class ListedKernel:

@@ -63,7 +63,7 @@ class SummaryLines:
         more_warnings: Place of the other warnings.
         results: Places of the results, or None if they are not in files.
         next_command: Words of the command to run next, unless the shown warning advises one. Empty
-            if there is none.
+            without a command.
     """
 
     headline: str

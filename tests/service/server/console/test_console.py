@@ -628,7 +628,7 @@ def test_pages_of_absent_parts_are_not_offered(
     assert ">Shadow<" not in page
     client = serve(run=run)
     assert ">Audit<" in page_content(client, "try")
-    assert "There is no audit yet" in page_content(client, "audit")
+    assert "Nothing was audited yet" in page_content(client, "audit")
     (folder / "audit.json").write_text(json.dumps(AUDIT), "utf-8")
     record = json.loads((run / RUN).read_bytes())
     record["audit"] = read_audit(folder / "audit.json").to_dict()
