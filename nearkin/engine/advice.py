@@ -154,9 +154,9 @@ def write_command(
 
 def _list_columns(columns: Columns) -> dict[str, object]:
     """Returns the settings of columns that are not the default."""
-    texts = [name for name in (columns.text, *columns.joined) if name is not None]
+    text: object = [columns.text, *columns.joined] if columns.joined else columns.text
     settings = {
-        "text": texts if len(texts) > 1 else columns.text,
+        "text": None if text == Columns().text else text,
         "tokens": columns.tokens,
         "vector": columns.vector,
         "id": columns.id,
@@ -165,8 +165,7 @@ def _list_columns(columns: Columns) -> dict[str, object]:
         "main_text": columns.main_text,
         "lines": columns.lines,
     }
-    default = Columns().text
-    return {name: value for name, value in settings.items() if value and value != default}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _list_given(selection: Selection) -> dict[str, object]:

@@ -53,6 +53,12 @@ def test_a_command_has_all_options_that_read_the_inputs(people: Path) -> None:
     assert "--hidden --include *.csv --include *.tsv --ask 50" in text
 
 
+def test_columns_are_named_unless_they_are_the_default() -> None:
+    assert write_command("fit", None, Columns("text", id="text"), {}) == (
+        "nearkin fit FILES --id text"
+    )
+
+
 def test_the_advice_of_a_run_of_tune_and_of_profile_is_the_same_and_runs(
     people: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
