@@ -217,12 +217,13 @@ def _write_settings(fitted: "FitResult | AskedSettings | ChosenSettings", out: P
 
 def _write_page(fitted: "FitResult", page: Path, use: UseOfSettings, inputs: list[str]) -> None:
     """Writes the HTML page of a fit."""
+    from nearkin.corpus.file_names import hide_password
     from nearkin.reports.files import write_page
     from nearkin.reports.fit_page import render_fit
     from nearkin.runtime.files import SHARED_FILE, disk_errors
 
     command = use(fitted.settings)
-    content = render_fit(fitted, ", ".join(inputs), command)
+    content = render_fit(fitted, ", ".join(map(hide_password, inputs)), command)
     with disk_errors(page.parent):
         write_page(page, content, SHARED_FILE)
 

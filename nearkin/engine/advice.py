@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TypedDict
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.runtime.setting_names import SettingForm, current_form, flag_of
 from nearkin.runtime.shell_quoting import join_command
@@ -136,7 +137,7 @@ def advise(kind: str | None, *, are_short: bool, have_gap: bool = True) -> Advic
 def write_command(
     command: str, corpus: Corpus | None, columns: Columns, options: Mapping[str, object]
 ) -> str:
-    """Returns a command over the inputs of a corpus, in one line.
+    """Returns a command over the inputs of a corpus, in one line. Passwords in URLs are hidden.
 
     Examples:
         >>> write_command("fit", None, Columns("title"), {"ask": 50, "out": "settings.toml"})
@@ -145,7 +146,7 @@ def write_command(
     inputs: Sequence[str] = (UNKNOWN_FILES,)
     selection: Mapping[str, object] = {}
     if isinstance(corpus, FileCorpus):
-        inputs = corpus.inputs
+        inputs = [hide_password(given) for given in corpus.inputs]
         selection = _list_given(corpus.selection)
     given = {**_list_columns(columns), **selection, **options}
     words = [word for name, value in given.items() for word in _write_option(name, value)]
@@ -185,6 +186,7 @@ def _write_option(name: str, value: object) -> list[str]:
 def _write_call(function: str, corpus: Corpus | None, arguments: Mapping[str, object]) -> str:
     data = DATA
     if isinstance(corpus, FileCorpus) and corpus.inputs:
-        data = repr(corpus.inputs[0] if len(corpus.inputs) == 1 else list(corpus.inputs))
+        inputs = [hide_password(given) for given in corpus.inputs]
+        data = repr(inputs[0] if len(inputs) == 1 else inputs)
     written = "".join(f", {name}={value!r}" for name, value in arguments.items())
     return f"nk.{function}({data}{written})"

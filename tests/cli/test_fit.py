@@ -142,7 +142,7 @@ def test_wrong_pairs_are_shown_side_by_side_without_control_characters(
         (["--out", "absent/settings.toml"], "no such folder: absent"),
         (["--sample", "0"], "--sample 0 is out of range"),
         (["--labels", "absent.csv"], "no such file: absent.csv"),
-        (["--text", "bdy"], "did you mean 'body'"),
+        (["--text", "bdy"], "--text is given 2 times"),
         (["--across", "shop"], "no column 'shop'"),
     ],
 )
@@ -151,6 +151,12 @@ def test_invalid_requests_are_refused(
 ) -> None:
     assert run(*line, *options) == app.USAGE
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_misspelt_column_is_refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    line[line.index("body")] = "bdy"
+    assert run(*line) == app.USAGE
+    assert "did you mean 'body'" in capsys.readouterr().err
 
 
 def test_only_settings_files_of_a_fit_are_replaced(

@@ -4,13 +4,14 @@ import json
 import shlex
 from pathlib import Path
 
+import fsspec
 import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.advice import NextStep, advise, write_command
+from nearkin.engine.advice import NextStep, advise, describe_advice, write_command
 from nearkin.runtime.setting_names import SettingForm, settings_named_as
 
 ROWS = [
@@ -51,6 +52,20 @@ def test_a_command_has_all_options_that_read_the_inputs(people: Path) -> None:
     assert "--text name,street --id key" in text
     assert "--lines" in words
     assert "--hidden --include *.csv --include *.tsv --ask 50" in text
+
+
+def test_an_advice_has_no_password_of_an_input() -> None:
+    """Warnings are recorded in run.json and in the report."""
+    with fsspec.open("memory://me:hunter2@host/titles.txt", "w") as file:
+        file.write("one title\nanother title\n")
+    corpus = FileCorpus.open(["memory://me:hunter2@host/titles.txt"])
+    advice = advise(None, are_short=True)
+    with settings_named_as(SettingForm.OPTION):
+        command = describe_advice(advice, corpus, Columns())
+    call = describe_advice(advice, corpus, Columns())
+    assert "hunter2" not in command + call
+    assert "me:***@host/titles.txt" in command
+    assert "me:***@host/titles.txt" in call
 
 
 def test_columns_are_named_unless_they_are_the_default() -> None:
