@@ -95,8 +95,10 @@ def test_version_1_of_a_spec_reads_texts_as_before() -> None:
 
 
 def test_run_record_and_report_say_what_was_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A summary has at most eight lines, and details are left out if there is no room.
+    monkeypatch.setenv("COLUMNS", "200")
     corpus = tmp_path / "texts.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in SYMBOL_TEXTS))
     assert app.run(["dedup", str(corpus), "--out", str(tmp_path / "out")]) == app.DONE
