@@ -108,8 +108,10 @@ def test_tokens_and_vectors_have_no_families() -> None:
 
 
 def test_summary_and_report_show_the_largest_family(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A summary has at most eight lines, and details are left out if there is no room.
+    monkeypatch.setenv("COLUMNS", "200")
     hostile = "<b>user</b> # \u001b[31mopened # from 10.0.0.7 on 2026-01-31"
     rows = [{"text": line} for line in make_lines(6, {hostile: 20})]
     path = tmp_path / "in.jsonl"
