@@ -179,7 +179,6 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
     ([], ["--out", "like.jsonl"], "like.jsonl"),
     ([], ["--out", "run/inner"], "inside"),
     ([], ["--out", "docs"], "docs"),
-    ([], ["--out", "new", "--text", "no"], "no column 'no'"),
     ([], ["--out", "new", "--like", "absent.jsonl"], "no such file"),
     (["--document-weights", "log"], ["--out", "new"], "--document-weights, which keeps all"),
 ]
@@ -191,11 +190,23 @@ def test_a_purge_that_is_not_possible_writes_nothing(
     options: list[str], line: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["dedup", "docs", *LINE, *options, "--out", "run", "--quiet"]) == 0
+    refuse_purge([*PURGE, *line], message, capsys)
+
+
+def refuse_purge(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a purge, and compare its error and the files of the current folder."""
     before = hash_files(Path())
     capsys.readouterr()
-    assert command([*PURGE, *line, "--quiet"]) == 2
+    assert command([*line, "--quiet"]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert hash_files(Path()) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_purge_by_an_unknown_column_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["dedup", "docs", *LINE, "--out", "run", "--quiet"]) == 0
+    line = ["purge", "run", "--like", "like.jsonl", "--text", "no", "--out", "new"]
+    refuse_purge(line, "no column 'no'", capsys)
 
 
 @pytest.mark.usefixtures("folder")
