@@ -18,12 +18,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from PIL.PngImagePlugin import PngInfo
+from playwright.sync_api import Browser, Page, sync_playwright
 from pyarrow import parquet
 from rich.console import Console
 from rich.text import Text
@@ -37,6 +38,14 @@ COLUMNS = 96
 """Width of the terminal, in characters."""
 FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """Rules with which rich would load its font from the network."""
+NUMBER = re.compile(r"[\d.,]+(%| [kM]B)?")
+"""A number, a share or a size, which differ between corpora and machines."""
+DATE = re.compile(r"\d+ [A-Z][a-z]+ \d{4}")
+WORDS = "words"
+"""The name of the text in a picture that has the words of its page."""
+
+Save = Callable[[Page, str], None]
+"""What is done with a page and the name of its picture."""
 
 BRIDGE = (
     "The city council voted on Tuesday to build a second bridge over the river, after ten years of "
@@ -96,18 +105,28 @@ def save_terminal(commands: list[tuple[str, str]], name: str) -> None:
     (FOLDER / name).write_text(FONT_FACE.sub("", picture), "utf-8")
 
 
-def save_picture(content: bytes, name: str) -> None:
+def words_of_page(page: Page) -> str:
+    """Returns the words of a page that are visible, without numbers, dates and the version."""
+    words = " ".join(page.inner_text("body").split())
+    return NUMBER.sub("#", DATE.sub("#", words.replace(nk.__version__, "#")))
+
+
+def save_picture(page: Page, name: str) -> None:
     """Writes a screenshot with as few colours as it needs to stay small.
 
+    The words of the whole page are stored in it, so that a test can compare them with today's.
+
     Args:
-        content: The screenshot as PNG.
+        page: The page.
         name: The name of the picture.
 
     Raises:
         SystemExit: If the picture is larger than LARGEST bytes even so.
     """
-    image = Image.open(io.BytesIO(content)).convert("RGB")
-    image.quantize(128, dither=Image.Dither.NONE).save(FOLDER / name, optimize=True)
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    words = PngInfo()
+    words.add_text(WORDS, words_of_page(page), zip=True)
+    image.quantize(128, dither=Image.Dither.NONE).save(FOLDER / name, optimize=True, pnginfo=words)
     size = (FOLDER / name).stat().st_size
     print(f"docs/_static/{name}: {size:,} bytes")
     if size > LARGEST:
@@ -116,12 +135,13 @@ def save_picture(content: bytes, name: str) -> None:
         )
 
 
-def take_report(browser: Browser, folder: Path) -> None:
-    """Takes the first screen of a report, and documents of a cluster in it.
+def take_report(browser: Browser, folder: Path, save: Save) -> None:
+    """Takes the first screen of the report of the demo, and documents of a cluster in another one.
 
     Args:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
+        save: What is done with a page and the name of its picture.
     """
     documents: dict[str, list[str]] = {"id": [], "source": [], "text": []}
     for name, text in NEWS.items():
@@ -130,27 +150,17 @@ def take_report(browser: Browser, folder: Path) -> None:
             documents["source"].append(("wire", "blog", "mail")[number % 3])
             documents["text"].append(variant)
     parquet.write_table(pa.table(documents), folder / "news.parquet")
-    nearkin(
-        "dedup",
-        "corpus/documents",
-        "--id",
-        "id",
-        "--source",
-        "source",
-        "--out",
-        "report",
-        folder=folder,
-    )
+    nearkin("demo", "--out", "report", folder=folder)
     nearkin(
         "dedup", "news.parquet", "--id", "id", "--source", "source", "--out", "news", folder=folder
     )
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.goto(f"file://{folder / 'report' / 'report.html'}")
-    save_picture(page.screenshot(), "report.png")
+    save(page, "report.png")
     page.goto(f"file://{folder / 'news' / 'report.html'}")
     page.locator("#clusters").scroll_into_view_if_needed()
     page.evaluate("document.querySelector('#clusters').scrollIntoView()")
-    save_picture(page.screenshot(), "report-clusters.png")
+    save(page, "report-clusters.png")
     page.close()
 
 
@@ -222,12 +232,13 @@ def fill_index(url: str) -> None:
             client.upsert("news", variant, id=f"{name}-{number}")
 
 
-def take_console(browser: Browser, folder: Path) -> None:
+def take_console(browser: Browser, folder: Path, save: Save) -> None:
     """Takes pages of the console.
 
     Args:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
+        save: What is done with a page and the name of its picture.
     """
     with running_server(folder) as url:
         fill_index(url)
@@ -239,8 +250,7 @@ def take_console(browser: Browser, folder: Path) -> None:
         ):
             page.goto(f"{url}/console/{path}")
             page.wait_for_load_state("networkidle")
-            page.wait_for_timeout(2500)
-            save_picture(page.screenshot(), name)
+            save(page, name)
         page.close()
 
 
@@ -257,8 +267,8 @@ def main() -> None:
         folder = Path(name)
         take_terminal(folder)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        take_console(browser, folder)
-        take_report(browser, folder)
+        take_console(browser, folder, save_picture)
+        take_report(browser, folder, save_picture)
         browser.close()
 
 

@@ -1,17 +1,29 @@
-"""Tests that the pictures of the terminal in the documentation show what the program prints."""
+"""Tests that the pictures in the documentation show what the program shows."""
 
 import html
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from PIL import Image
 
 from nearkin.cli.app import run
-from scripts.docs_screenshots import FOLDER, STORM
+from scripts.docs_screenshots import (
+    FOLDER,
+    NUMBER,
+    STORM,
+    WORDS,
+    take_console,
+    take_report,
+    words_of_page,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
-NUMBER = re.compile(r"[\d.,]+(%| [kM]B)?")
-"""A number, or a share or a size, which differ between corpora."""
 
 
 def words_of_picture(name: str) -> str:
@@ -54,3 +66,18 @@ def test_picture_of_a_run_shows_todays_summary_and_explanation(
     # a terminal underlines what a file has in quotation marks
     for line in re.sub("[«»]", "", capsys.readouterr().out).splitlines():
         assert words_of(line) in picture, line
+
+
+@pytest.mark.parametrize("take", [take_report, take_console])
+def test_pictures_of_pages_show_todays_words(
+    take: Callable[..., None], browser: "Browser", tmp_path: Path
+) -> None:
+    seen = {}
+
+    def collect(page: "Page", name: str) -> None:
+        seen[name] = words_of_page(page)
+
+    take(browser, tmp_path, collect)
+    pictures = {name: Image.open(FOLDER / name).info[WORDS] for name in seen}
+    # if the program has changed: python -m scripts.docs_screenshots
+    assert seen == pictures
