@@ -27,6 +27,7 @@ The functions, in the order of use:
     choose, fit: Choose settings from the texts, or from labelled pairs.
     passages: Finds passages and lines that documents repeat, and cuts them.
     decontaminate: Finds the items of benchmarks that documents hold.
+    diff: Compares two runs over a collection that grows or changes.
     report: Writes the report of a result as a page.
     tune, plan, observe: Calculate bands and rows, capacity, and similarities.
     sketch, simhash, estimate, frequencies: Make and compare signatures.
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         split,
     )
     from nearkin.runs.choose import choose
+    from nearkin.runs.diff import diff
     from nearkin.runs.fit import fit
     from nearkin.runs.profile import profile
     from nearkin.runtime.progress import Progress
@@ -126,6 +128,7 @@ __all__ = [
     "choose",
     "decontaminate",
     "dedup",
+    "diff",
     "duckdb",
     "errors",
     "estimate",
@@ -183,6 +186,7 @@ _HOMES = {
     "fit": "nearkin.runs.fit",
     "profile": "nearkin.runs.profile",
     "choose": "nearkin.runs.choose",
+    "diff": "nearkin.runs.diff",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",

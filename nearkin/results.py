@@ -15,6 +15,7 @@ from nearkin.quality.plan.tune import OperatingPoint, OperatingPointRecord, Tuni
 from nearkin.quality.plan.workload import Workload
 from nearkin.reports.examples import PairExample, PairExamples
 from nearkin.reports.model import ReportData
+from nearkin.runs.diff import DiffResult, SettingDifference
 from nearkin.runs.profile import Profile
 from nearkin.runs.results import (
     CheckResult,
@@ -35,6 +36,7 @@ __all__ = [
     "ChosenSettings",
     "DecontaminationResult",
     "DedupResult",
+    "DiffResult",
     "Distribution",
     "Explanation",
     "FitRecord",
@@ -51,6 +53,7 @@ __all__ = [
     "Profile",
     "ReportData",
     "ResultTable",
+    "SettingDifference",
     "SplitResult",
     "SynthSettings",
     "TriedSettings",

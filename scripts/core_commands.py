@@ -39,6 +39,7 @@ COMMANDS = (
     "decontaminate docs.jsonl --id id --against suite.jsonl --out leaks",
     "check docs.jsonl other.jsonl --id id --max 100",
     "info run",
+    "diff run run --html diff.html",
     "work run.partial --wait 0",
     "card run",
     "explain d0 d1 --run run",

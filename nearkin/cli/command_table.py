@@ -72,6 +72,7 @@ DESCRIPTIONS = {
     },
     SETTINGS: {
         "info": "Show the facts of a finished run or of a signature file.",
+        "diff": "Compare two runs over a collection.",
         "card": "Write the section of a dataset card with the figures of a run.",
         "audit": "Measure the precision and the recall of a run.",
         "eval": "Measure a run, or a grid of settings, against labels.",

@@ -64,12 +64,11 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
         from nearkin.errors import UsageError
         from nearkin.runs.merged_sizes import merge_sizes
         from nearkin.runs.output import require_file_output
-        from nearkin.runs.table_files import TableFile, write_table_file
-        from nearkin.runtime.outputs import published_file
+        from nearkin.runs.table_files import TableFile, publish_table
         from nearkin.runtime.progress import Silent
         from nearkin.runtime.setting_names import name_flag, name_setting
 
-    target = TableFile.require(out)
+    TableFile.require(out)
     if overwrite:
         raise UsageError(
             f"{name_flag('overwrite')} has no effect on sizes of runs, which never replace a file; "
@@ -77,9 +76,7 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
         )
     require_file_output(out, lambda path: False, "sizes of runs", folders, overwrite=False)
     sizes = merge_sizes(folders, Silent())
-    target.require_types(sizes.schema)
-    with published_file(out, "nearkin lab merge", replaces=False) as staged:
-        write_table_file(target, staged, sizes.schema, sizes.to_batches())
+    publish_table(sizes, out, "nearkin lab merge")
     if as_json:
         print_json({"out": str(out), "documents": sizes.num_rows})
     else:

@@ -65,14 +65,14 @@ def review(
     with file_imports():
         from nearkin.runs.review_queue import (
             collect_review_queue,
-            require_free_table,
             write_review_table,
         )
+        from nearkin.runs.table_files import require_new_table
         from nearkin.settings.decisions.files import DecisionFile
 
     if table is not None:
         given.require_unused(("by",), f"with {name_setting('table', str(table))}")
-        require_free_table(table)
+        require_new_table(table, "table")
     else:
         _require_terminal()
     file = DecisionFile.open(decisions)

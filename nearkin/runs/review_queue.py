@@ -1,6 +1,5 @@
 """The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +15,9 @@ from nearkin.errors import UsageError
 from nearkin.quality.evaluate.explain_fields import format_field
 from nearkin.quality.evaluate.scan import ReopenedRun
 from nearkin.runs.reopen import CLUSTERS, open_finished_run
-from nearkin.runs.table_files import TableFile, write_table_file
-from nearkin.runtime.files import Readers, require_file_path
+from nearkin.runs.table_files import require_new_table, write_table_file
+from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import published_file
-from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.decisions import Decisions
 from nearkin.settings.decisions.uncertain_pairs import UncertainPair, most_uncertain
 from nearkin.settings.keys import HashKey
@@ -167,7 +165,7 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
 
     It can be read by its owner alone, because it quotes documents.
     """
-    target = require_free_table(path)
+    target = require_new_table(path, "table")
     table = _make_table(queue.pairs)
     with published_file(path, "nearkin review", Readers.OWNER, replaces=False) as staged:
         write_table_file(target, staged, table.schema, iter(table.to_batches()))
@@ -182,12 +180,3 @@ def _make_table(pairs: Sequence[DoubtfulPair]) -> pa.Table:
             values = pa.array([entry[name] for entry in fields], pa.large_string())
             table = table.append_column(column, values)
     return table
-
-
-def require_free_table(path: Path) -> TableFile:
-    """Returns the file of a table, which must not exist."""
-    target = TableFile.require(path)
-    require_file_path(path)
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists; delete it, or name another {name_setting('table')}")
-    return target

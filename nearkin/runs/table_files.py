@@ -1,6 +1,7 @@
 """Tables in files whose suffix decides the format: parquet, CSV, JSON lines, Arrow or Excel."""
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,9 @@ from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
 from nearkin.runtime.compressed_files import create_file
 from nearkin.runtime.excel_writer import SheetWriter, load_xlsxwriter
+from nearkin.runtime.files import require_file_path
+from nearkin.runtime.outputs import published_file
+from nearkin.runtime.setting_names import name_setting
 
 WRITABLE = (
     ".parquet, .csv, .tsv, .jsonl, .xlsx and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, "
@@ -166,6 +170,23 @@ def write_table_file(
         if target.format is TableFormat.JSON_LINES:
             return sum(write_json_lines(sink, to_plain_rows(batch)) for batch in batches)
         return _write_delimited(sink, target.delimiter, schema, batches)
+
+
+def require_new_table(path: Path, option: str) -> TableFile:
+    """Returns the file of a table that an option names, which must not exist."""
+    target = TableFile.require(path)
+    require_file_path(path)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; delete it, or name another {name_setting(option)}")
+    return target
+
+
+def publish_table(table: pa.Table, path: Path, command: str) -> None:
+    """Writes a table into a new file, in the format of its suffix. A killed command leaves none."""
+    target = TableFile.require(path)
+    target.require_types(table.schema)
+    with published_file(path, command, replaces=False) as staged:
+        write_table_file(target, staged, table.schema, table.to_batches())
 
 
 def _write_sheet(staged: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:

@@ -188,6 +188,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "profile": lambda parts: (nk.profile, {"data": TEXTS}),
     "fit": lambda parts: (nk.fit, {"data": DOCUMENTS, "labels": TRUE_CLUSTERS, "id": "id"}),
     "FitResult.write": lambda parts: (parts.fitted.write, {"path": parts.folder / "fit.toml"}),
+    "diff": lambda parts: (nk.diff, {"first": "one", "second": "two"}),
     "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),
     "ChosenSettings.write": lambda parts: (
         parts.chosen.write,
@@ -529,6 +530,7 @@ RESULTS = {
     "Entry",
     "Evidence",
     "Explanation",
+    "DiffResult",
     "Distribution",
     "FitRecord",
     "FitResult",
@@ -558,6 +560,7 @@ RESULTS = {
     "Progress",
     "ReportData",
     "ResultTable",
+    "SettingDifference",
     "SignatureLimits",
     "SignatureMatch",
     "SignatureMatches",

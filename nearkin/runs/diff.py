@@ -1,0 +1,364 @@
+"""The differences between two runs: documents and clusters that changed, and why.
+
+The tables of clusters of both runs are joined by the ids of their documents.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.errors import UsageError
+from nearkin.runs.results import ResultTable, TableResult
+from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
+from nearkin.runs.saved import SavedRun
+from nearkin.runtime.argument_types import check_arguments
+
+BEFORE = "_before"
+AFTER = "_after"
+NONE = -1
+"""The number of the cluster of a document that a run does not have."""
+
+
+class DocumentChange(StrEnum):
+    """A change of a document between two runs."""
+
+    REMOVED = "became removed"
+    KEPT = "became kept"
+    NEW = "new"
+    WITHDRAWN = "withdrawn"
+
+
+class ClusterChange(StrEnum):
+    """A change of a cluster of at least two documents between two runs."""
+
+    FORMED = "formed"
+    GREW = "grew"
+    MERGED = "merged"
+    DISSOLVED = "dissolved"
+    SHRANK = "shrank"
+    SPLIT = "split"
+
+
+class SettingDifference(NamedTuple):
+    """A setting whose value differs between two runs."""
+
+    setting: str
+    before: object
+    after: object
+
+
+DOCUMENTS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("change", pa.large_string()),
+        ("reason", pa.large_string()),
+        ("cluster_before", pa.large_string()),
+        ("cluster_after", pa.large_string()),
+        ("kept_before", pa.bool_()),
+        ("kept_after", pa.bool_()),
+    ]
+)
+"""The schema of the documents that changed. New and withdrawn ones have no reason."""
+NEW_DOCUMENT = "new document"
+"""The reason of a removal whose kept document is new."""
+WITHDRAWN_DOCUMENT = "withdrawn document"
+"""The reason why a document became kept whose kept document is not in the second run."""
+CLUSTERS = pa.schema(
+    [
+        ("change", pa.large_string()),
+        ("cluster_before", pa.large_string()),
+        ("cluster_after", pa.large_string()),
+        ("documents_before", pa.int64()),
+        ("documents_after", pa.int64()),
+        ("documents_shared", pa.int64()),
+    ]
+)
+"""The schema of the clusters that changed. A merged or split cluster has a row for each part."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiffResult(TableResult):
+    """The differences between two runs. Its forms are those of `documents`.
+
+    Attributes:
+        documents: Documents that became kept or removed, are new, or were withdrawn, ordered by
+            id, with the columns id, change, reason, cluster_before, cluster_after (the id of the
+            kept document of the cluster), kept_before and kept_after. A reason is a new document, a
+            withdrawn one, or what differs between the runs otherwise, for example `settings or
+            inputs`.
+        clusters: Clusters of at least two documents that were formed, grew, merged, dissolved,
+            shrank or split, with the columns change, cluster_before, cluster_after,
+            documents_before, documents_after and documents_shared. A merged or split cluster has a
+            row for each part.
+        settings: Settings that differ.
+        versions: Versions of nearkin of both runs.
+        same_inputs: Whether the inputs have the same content.
+    """
+
+    documents: ResultTable
+    clusters: ResultTable
+    settings: tuple[SettingDifference, ...]
+    versions: tuple[str, str]
+    same_inputs: bool
+
+    @property
+    def _table(self) -> ResultTable:
+        return self.documents
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of documents and of clusters by what happened to them."""
+        counted = _count(self.documents.arrow["change"])
+        # a cluster that merged with others has several rows
+        for side, changes in (("cluster_after", AFTER_CHANGES), ("cluster_before", BEFORE_CHANGES)):
+            rows = self.clusters.arrow.filter(pc.is_in(self.clusters["change"], pa.array(changes)))
+            counted |= _count(rows.group_by(["change", side]).aggregate([])["change"])
+        names = [*DocumentChange, *ClusterChange]
+        return {name.replace(" ", "_"): counted.get(name, 0) for name in names}
+
+    @property
+    def has_changes(self) -> bool:
+        """True if a document or a cluster changed."""
+        return len(self.documents) > 0 or len(self.clusters) > 0
+
+    def describe(self) -> list[str]:
+        """Returns the changes in a few sentences."""
+        counts = {name.replace("_", " "): count for name, count in self.counts.items() if count}
+        lines = []
+        for noun, changes in (("Documents", DocumentChange), ("Clusters", ClusterChange)):
+            parts = [f"{counts[name]:,} {name}" for name in changes if name in counts]
+            lines.append(f"{noun}: {', '.join(parts) or 'no changes'}.")
+        if self.settings:
+            settings = [f"{name} {before!r} -> {after!r}" for name, before, after in self.settings]
+            lines.append(f"Settings that differ: {'; '.join(settings)}.")
+        if self.versions[0] != self.versions[1]:
+            lines.append(f"Versions of nearkin: {self.versions[0]} -> {self.versions[1]}.")
+        if not self.same_inputs:
+            lines.append("The contents of the inputs differ.")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the counts and the differences of the settings, as `--json` prints them."""
+        return {
+            "changed": self.has_changes,
+            "counts": self.counts,
+            "settings": [difference._asdict() for difference in self.settings],
+            "versions": list(self.versions),
+            "same_inputs": self.same_inputs,
+        }
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items() if count
+        ]
+        return f"<DiffResult: {', '.join(parts) or 'no changes'}>"
+
+
+AFTER_CHANGES = [ClusterChange.FORMED, ClusterChange.GREW, ClusterChange.MERGED]
+"""The changes of a cluster of the second run: no, one or several clusters of the first one."""
+BEFORE_CHANGES = [ClusterChange.DISSOLVED, ClusterChange.SHRANK, ClusterChange.SPLIT]
+"""The changes of a cluster of the first run: no, one or several clusters of the second one."""
+
+
+def _count(changes: pa.ChunkedArray) -> dict[str, int]:
+    return {row["values"]: row["counts"] for row in pc.value_counts(changes).to_pylist()}
+
+
+@check_arguments
+def diff(first: str | Path, second: str | Path) -> DiffResult:
+    """Compares two runs over a collection, for example over the dumps of two days.
+
+    Both need ids: by row numbers, documents of different files cannot be told apart.
+
+    Args:
+        first: Output folder of the earlier run.
+        second: Output folder of the later run.
+
+    Returns:
+        The documents and the clusters that changed, with the reasons.
+
+    Raises:
+        UsageError: If a folder is not the output of `dedup`, or an id occurs twice in one.
+    """
+    runs = [
+        SavedRun(folder, read_run_record(folder / RUN)) for folder in (Path(first), Path(second))
+    ]
+    before, after = (_read_documents(run) for run in runs)
+    records = [run.record for run in runs]
+    settings = tuple(find_differences(records[0], records[1]))
+    contents = [_list_contents(record) for record in records]
+    same_inputs = contents[0] == contents[1]
+    versions = (records[0].version, records[1].version)
+    differs = {
+        "settings": bool(settings),
+        "version": versions[0] != versions[1],
+        "inputs": not same_inputs,
+    }
+    general = " or ".join(name for name, does in differs.items() if does) or "unknown"
+    joined = before.join(
+        after, "id", join_type="full outer", left_suffix=BEFORE, right_suffix=AFTER
+    ).sort_by("id")
+    return DiffResult(
+        documents=ResultTable(_list_documents(joined, general)),
+        clusters=ResultTable(_list_clusters(joined)),
+        settings=settings,
+        versions=versions,
+        same_inputs=same_inputs,
+    )
+
+
+def _read_documents(run: SavedRun) -> pa.Table:
+    """Returns the cluster of each document of a run, with ids and clusters as texts."""
+    clusters = run.read_clusters(["id", "cluster", "kept"])
+    for place, name in enumerate(("id", "cluster")):
+        clusters = clusters.set_column(place, name, clusters[name].cast(pa.large_string()))
+    counted = clusters.group_by("id").aggregate([([], "count_all")])
+    repeated = counted.filter(pc.field("count_all") > 1)
+    if len(repeated):
+        raise UsageError(
+            f"{repeated['id'][0].as_py()!r} is the id of several documents of {run.folder}, as are "
+            f"{len(repeated) - 1:,} other ids; only runs with unique ids can be compared"
+        )
+    return clusters
+
+
+def find_differences(first: RunRecord, second: RunRecord) -> list[SettingDifference]:
+    """Returns the settings that differ between two runs, in alphabetical order."""
+    before, after = _list_settings(first), _list_settings(second)
+    return [
+        SettingDifference(name, before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _list_settings(record: RunRecord) -> Mapping[str, object]:
+    """Returns what decides the result of a run apart from its inputs."""
+    settings = {**record.spec_json, **record.parameters}
+    if isinstance(record, FileRun):
+        settings |= {f"column {name}": value for name, value in record.columns.items()}
+        settings["decisions"] = record.decisions and record.decisions.fingerprint
+        settings["blocklist"] = record.blocklist and record.blocklist.fingerprint
+        settings["against"] = record.against and list(record.against.paths)
+    return settings
+
+
+def _list_contents(record: RunRecord) -> list[tuple[str, int]]:
+    """Returns hashes of the contents of the inputs of a run, in a fixed order."""
+    if not isinstance(record, FileRun):
+        return []
+    return sorted((entry["sha256"], entry["size"]) for entry in record.inputs)
+
+
+def _list_documents(joined: pa.Table, general: str) -> pa.Table:
+    """Returns the documents that changed.
+
+    Args:
+        joined: The documents of both runs, ordered by id.
+        general: The reason of changes that no new or withdrawn document explains.
+    """
+    before, after = joined[f"kept{BEFORE}"], joined[f"kept{AFTER}"]
+    is_new, is_withdrawn = pc.is_null(before), pc.is_null(after)
+    became_removed = pc.and_(before, pc.invert(after))
+    became_kept = pc.and_(pc.invert(before), after)
+    change = pc.case_when(
+        pc.make_struct(is_new, is_withdrawn, became_removed, became_kept),
+        *(
+            pa.scalar(str(name), pa.large_string())
+            for name in (
+                DocumentChange.NEW,
+                DocumentChange.WITHDRAWN,
+                DocumentChange.REMOVED,
+                DocumentChange.KEPT,
+            )
+        ),
+    )
+    by_new = pc.is_in(joined[f"cluster{AFTER}"], joined["id"].filter(is_new))
+    by_withdrawn = pc.is_in(joined[f"cluster{BEFORE}"], joined["id"].filter(is_withdrawn))
+    reason = pc.case_when(
+        pc.make_struct(
+            pc.and_(became_removed, by_new),
+            pc.and_(became_kept, by_withdrawn),
+            pc.or_(became_removed, became_kept),
+        ),
+        *(
+            pa.scalar(name, pa.large_string())
+            for name in (NEW_DOCUMENT, WITHDRAWN_DOCUMENT, general)
+        ),
+    )
+    columns = {
+        "id": joined["id"],
+        "change": change,
+        "reason": reason,
+        **{name: joined[name] for name in DOCUMENTS.names[3:]},
+    }
+    return pa.table(columns, DOCUMENTS).filter(pc.is_valid(change))
+
+
+def _list_clusters(joined: pa.Table) -> pa.Table:
+    """Returns the clusters that changed: those of the second run, then those of the first."""
+    before, names_before = _number_clusters(joined[f"cluster{BEFORE}"])
+    after, names_after = _number_clusters(joined[f"cluster{AFTER}"])
+    sizes_before, sizes_after = _count_documents(before), _count_documents(after)
+    is_shared = (before != NONE) & (after != NONE)
+    width = max(len(names_after), 1)
+    links, shared = np.unique(before[is_shared] * width + after[is_shared], return_counts=True)
+    link_before, link_after = links // width, links % width
+    # a document alone is not a cluster
+    is_real = (sizes_before[link_before] > 1) & (sizes_after[link_after] > 1)
+    links = np.column_stack([link_before, link_after, shared])[is_real]
+    rows = [
+        _relate(links[:, [1, 0, 2]], sizes_after),
+        _relate(links, sizes_before)[:, [0, 2, 1, 3]],
+    ]
+    change, of_after, of_before, common = np.concatenate(rows).T
+    labels = np.array([*AFTER_CHANGES, *BEFORE_CHANGES], dtype=object)
+    change[len(rows[0]) :] += len(AFTER_CHANGES)
+    columns = [
+        pa.array(labels[change], pa.large_string()),
+        names_before.take(pa.array(of_before, mask=of_before == NONE)),
+        names_after.take(pa.array(of_after, mask=of_after == NONE)),
+        pa.array(sizes_before[of_before]),
+        pa.array(sizes_after[of_after]),
+        pa.array(common),
+    ]
+    return pa.table(columns, schema=CLUSTERS)
+
+
+def _number_clusters(clusters: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
+    """Returns a number for the cluster of each document, int64 (documents,), and their ids."""
+    encoded = clusters.combine_chunks().dictionary_encode()
+    numbers = encoded.indices.cast(pa.int64()).fill_null(NONE).to_numpy(zero_copy_only=False)
+    return numbers, encoded.dictionary
+
+
+def _count_documents(numbers: np.ndarray) -> np.ndarray:
+    """Returns the size of each cluster, and 0 for NONE, int64 (clusters + 1,)."""
+    return np.append(np.bincount(numbers[numbers != NONE]), 0)
+
+
+def _relate(links: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns how the clusters of one run changed, seen from the clusters of the other one.
+
+    Args:
+        links: Rows of a cluster of the run, one of the other run, and the number of documents that
+            they share, int64 (links, 3).
+        sizes: Number of documents of each cluster of the run, and 0, int64 (clusters + 1,).
+
+    Returns:
+        Rows of the number of other clusters (0, 1, or 2 for several), the cluster, the other
+        cluster or NONE, and the documents that they share, int64 (rows, 4).
+    """
+    own, _, shared = links.T
+    partners = np.bincount(own, minlength=len(sizes))
+    alone = np.flatnonzero((sizes > 1) & (partners == 0))
+    is_changed = (partners[own] > 1) | (shared < sizes[own])
+    linked = np.column_stack([np.minimum(partners[own], 2), links])[is_changed]
+    nothing = np.zeros_like(alone)
+    return np.concatenate([np.column_stack([nothing, alone, nothing + NONE, nothing]), linked])
