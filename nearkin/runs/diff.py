@@ -1,6 +1,6 @@
 """The differences between two runs: documents and clusters that changed, and why.
 
-The tables of clusters of both runs are joined by the ids of their documents.
+The tables of clusters of both runs are joined by the ids of their documents, in memory.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from nearkin.runtime.argument_types import check_arguments
 BEFORE = "_before"
 AFTER = "_after"
 NONE = -1
-"""The number of the cluster of a document that a run does not have."""
+"""The number of a document or cluster that a run does not have."""
 
 
 class DocumentChange(StrEnum):
@@ -201,12 +201,10 @@ def diff(first: str | Path, second: str | Path) -> DiffResult:
         "inputs": not same_inputs,
     }
     general = " or ".join(name for name, does in differs.items() if does) or "unknown"
-    joined = before.join(
-        after, "id", join_type="full outer", left_suffix=BEFORE, right_suffix=AFTER
-    ).sort_by("id")
+    joined = JoinedRuns(before, after)
     return DiffResult(
-        documents=ResultTable(_list_documents(joined, general)),
-        clusters=ResultTable(_list_clusters(joined)),
+        documents=ResultTable(joined.list_documents(general)),
+        clusters=ResultTable(joined.list_clusters()),
         settings=settings,
         versions=versions,
         same_inputs=same_inputs,
@@ -218,11 +216,11 @@ def _read_documents(run: SavedRun) -> pa.Table:
     clusters = run.read_clusters(["id", "cluster", "kept"])
     for place, name in enumerate(("id", "cluster")):
         clusters = clusters.set_column(place, name, clusters[name].cast(pa.large_string()))
-    counted = clusters.group_by("id").aggregate([([], "count_all")])
-    repeated = counted.filter(pc.field("count_all") > 1)
-    if len(repeated):
+    if pc.count_distinct(clusters["id"]).as_py() < len(clusters):
+        counted = clusters.group_by("id").aggregate([([], "count_all")])
+        repeated = counted.filter(pc.field("count_all") > 1)["id"]
         raise UsageError(
-            f"{repeated['id'][0].as_py()!r} is the id of several documents of {run.folder}, as are "
+            f"{repeated[0].as_py()!r} is the id of several documents of {run.folder}, as are "
             f"{len(repeated) - 1:,} other ids; only runs with unique ids can be compared"
         )
     return clusters
@@ -256,91 +254,104 @@ def _list_contents(record: RunRecord) -> list[tuple[str, int]]:
     return sorted((entry["sha256"], entry["size"]) for entry in record.inputs)
 
 
-def _list_documents(joined: pa.Table, general: str) -> pa.Table:
-    """Returns the documents that changed.
+class JoinedRuns:
+    """The documents of two runs by their numbers. The ids of few documents are needed again.
 
     Args:
-        joined: The documents of both runs, ordered by id.
-        general: The reason of changes that no new or withdrawn document explains.
+        before: Documents of the first run, with unique ids.
+        after: Documents of the second run, with unique ids.
     """
-    before, after = joined[f"kept{BEFORE}"], joined[f"kept{AFTER}"]
-    is_new, is_withdrawn = pc.is_null(before), pc.is_null(after)
-    became_removed = pc.and_(before, pc.invert(after))
-    became_kept = pc.and_(pc.invert(before), after)
-    change = pc.case_when(
-        pc.make_struct(is_new, is_withdrawn, became_removed, became_kept),
-        *(
-            pa.scalar(str(name), pa.large_string())
-            for name in (
-                DocumentChange.NEW,
-                DocumentChange.WITHDRAWN,
-                DocumentChange.REMOVED,
-                DocumentChange.KEPT,
-            )
-        ),
-    )
-    by_new = pc.is_in(joined[f"cluster{AFTER}"], joined["id"].filter(is_new))
-    by_withdrawn = pc.is_in(joined[f"cluster{BEFORE}"], joined["id"].filter(is_withdrawn))
-    reason = pc.case_when(
-        pc.make_struct(
-            pc.and_(became_removed, by_new),
-            pc.and_(became_kept, by_withdrawn),
+
+    def __init__(self, before: pa.Table, after: pa.Table) -> None:
+        self._before = before
+        self._after = after
+        places = pc.index_in(after["id"], before["id"]).fill_null(NONE).to_numpy()
+        self._new = np.flatnonzero(places == NONE)
+        self._shared_after = np.flatnonzero(places != NONE)
+        self._shared_before = places[self._shared_after]
+        is_withdrawn = np.ones(len(before), bool)
+        is_withdrawn[self._shared_before] = False
+        self._withdrawn = np.flatnonzero(is_withdrawn)
+
+    def list_documents(self, general: str) -> pa.Table:
+        """Returns the documents that changed.
+
+        Args:
+            general: The reason of changes that no new or withdrawn document explains.
+        """
+        kept_before = self._before["kept"].to_numpy()[self._shared_before]
+        kept_after = self._after["kept"].to_numpy()[self._shared_after]
+        removed, kept = kept_before & ~kept_after, ~kept_before & kept_after
+        changed = {
+            DocumentChange.NEW: (np.full_like(self._new, NONE), self._new),
+            DocumentChange.WITHDRAWN: (self._withdrawn, np.full_like(self._withdrawn, NONE)),
+            DocumentChange.REMOVED: (self._shared_before[removed], self._shared_after[removed]),
+            DocumentChange.KEPT: (self._shared_before[kept], self._shared_after[kept]),
+        }
+        numbers = np.concatenate([np.stack(pair) for pair in changed.values()], axis=1)
+        before, after = (
+            run.take(pa.array(row, mask=row == NONE))
+            for run, row in zip((self._before, self._after), numbers, strict=True)
+        )
+        counts = [len(pair[0]) for pair in changed.values()]
+        change = pa.array(np.repeat([str(name) for name in changed], counts), pa.large_string())
+        new_ids = self._after["id"].take(pa.array(self._new))
+        withdrawn_ids = self._before["id"].take(pa.array(self._withdrawn))
+        became_removed = pc.equal(change, str(DocumentChange.REMOVED))
+        became_kept = pc.equal(change, str(DocumentChange.KEPT))
+        reasons = pc.make_struct(
+            pc.and_(became_removed, pc.is_in(after["cluster"], new_ids)),
+            pc.and_(became_kept, pc.is_in(before["cluster"], withdrawn_ids)),
             pc.or_(became_removed, became_kept),
-        ),
-        *(
-            pa.scalar(name, pa.large_string())
-            for name in (NEW_DOCUMENT, WITHDRAWN_DOCUMENT, general)
-        ),
-    )
-    columns = {
-        "id": joined["id"],
-        "change": change,
-        "reason": reason,
-        **{name: joined[name] for name in DOCUMENTS.names[3:]},
-    }
-    return pa.table(columns, DOCUMENTS).filter(pc.is_valid(change))
+        )
+        columns = {
+            "id": pc.coalesce(before["id"], after["id"]),
+            "change": change,
+            "reason": pc.case_when(reasons, NEW_DOCUMENT, WITHDRAWN_DOCUMENT, general),
+            f"cluster{BEFORE}": before["cluster"],
+            f"cluster{AFTER}": after["cluster"],
+            f"kept{BEFORE}": before["kept"],
+            f"kept{AFTER}": after["kept"],
+        }
+        return pa.table(columns).cast(DOCUMENTS).sort_by("id")
 
-
-def _list_clusters(joined: pa.Table) -> pa.Table:
-    """Returns the clusters that changed: those of the second run, then those of the first."""
-    before, names_before = _number_clusters(joined[f"cluster{BEFORE}"])
-    after, names_after = _number_clusters(joined[f"cluster{AFTER}"])
-    sizes_before, sizes_after = _count_documents(before), _count_documents(after)
-    is_shared = (before != NONE) & (after != NONE)
-    width = max(len(names_after), 1)
-    links, shared = np.unique(before[is_shared] * width + after[is_shared], return_counts=True)
-    link_before, link_after = links // width, links % width
-    # a document alone is not a cluster
-    is_real = (sizes_before[link_before] > 1) & (sizes_after[link_after] > 1)
-    links = np.column_stack([link_before, link_after, shared])[is_real]
-    rows = [
-        _relate(links[:, [1, 0, 2]], sizes_after),
-        _relate(links, sizes_before)[:, [0, 2, 1, 3]],
-    ]
-    change, of_after, of_before, common = np.concatenate(rows).T
-    labels = np.array([*AFTER_CHANGES, *BEFORE_CHANGES], dtype=object)
-    change[len(rows[0]) :] += len(AFTER_CHANGES)
-    columns = [
-        pa.array(labels[change], pa.large_string()),
-        names_before.take(pa.array(of_before, mask=of_before == NONE)),
-        names_after.take(pa.array(of_after, mask=of_after == NONE)),
-        pa.array(sizes_before[of_before]),
-        pa.array(sizes_after[of_after]),
-        pa.array(common),
-    ]
-    return pa.table(columns, schema=CLUSTERS)
+    def list_clusters(self) -> pa.Table:
+        """Returns the clusters that changed: those of the second run, then those of the first."""
+        before, names_before = _number_clusters(self._before["cluster"])
+        after, names_after = _number_clusters(self._after["cluster"])
+        sizes_before, sizes_after = _count_documents(before), _count_documents(after)
+        width = max(len(names_after), 1)
+        joined = before[self._shared_before] * width + after[self._shared_after]
+        links, shared = np.unique(joined, return_counts=True)
+        link_before, link_after = links // width, links % width
+        # a document alone is not a cluster
+        is_real = (sizes_before[link_before] > 1) & (sizes_after[link_after] > 1)
+        links = np.column_stack([link_before, link_after, shared])[is_real]
+        of_second = _relate(links[:, [1, 0, 2]], sizes_after)
+        of_first = _relate(links, sizes_before)[:, [0, 2, 1, 3]]
+        places = np.concatenate([of_second[:, 0], of_first[:, 0] + len(AFTER_CHANGES)])
+        labels = np.array([*AFTER_CHANGES, *BEFORE_CHANGES], dtype=object)
+        _, of_after, of_before, common = np.concatenate([of_second, of_first]).T
+        columns = [
+            pa.array(labels[places], pa.large_string()),
+            names_before.take(pa.array(of_before, mask=of_before == NONE)),
+            names_after.take(pa.array(of_after, mask=of_after == NONE)),
+            pa.array(sizes_before[of_before]),
+            pa.array(sizes_after[of_after]),
+            pa.array(common),
+        ]
+        return pa.table(columns, schema=CLUSTERS)
 
 
 def _number_clusters(clusters: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     """Returns a number for the cluster of each document, int64 (documents,), and their ids."""
     encoded = clusters.combine_chunks().dictionary_encode()
-    numbers = encoded.indices.cast(pa.int64()).fill_null(NONE).to_numpy(zero_copy_only=False)
-    return numbers, encoded.dictionary
+    return encoded.indices.cast(pa.int64()).to_numpy(), encoded.dictionary
 
 
 def _count_documents(numbers: np.ndarray) -> np.ndarray:
     """Returns the size of each cluster, and 0 for NONE, int64 (clusters + 1,)."""
-    return np.append(np.bincount(numbers[numbers != NONE]), 0)
+    return np.append(np.bincount(numbers), 0)
 
 
 def _relate(links: np.ndarray, sizes: np.ndarray) -> np.ndarray:
