@@ -6,15 +6,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.corpus.unknown_ids import describe_unknown_ids, find_original_ids
 from nearkin.engine.options import RunOptions
 from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_portions import iterate_portions
+from nearkin.runtime.number_format import format_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.decisions import Decisions
 from nearkin.stages.cluster.decided_pairs import DecidedPairs
 
 DIFFERENT_PAIRS = "decided-different"
+
+
+class UnknownDecisionsError(UsageError):
+    """An error: no decision is about two documents of the inputs."""
 
 
 def require_decidable(options: RunOptions, *, has_reference: bool) -> None:
@@ -42,6 +48,9 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
 
     Args:
         ids: Ids of all documents, each once, large_string (n,).
+
+    Raises:
+        UnknownDecisionsError: If no decision is about two of these documents.
     """
     names = sorted({id for decision in decisions for id in decision.pair})
     numbers: dict[str, int] = {}
@@ -54,7 +63,33 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
         for row, place in zip(rows.tolist(), decided, strict=True):
             numbers[names[place]] = first + row
         first += len(portion)
-    return number_pairs_of(decisions, numbers)
+    decided = number_pairs_of(decisions, numbers)
+    if not decided.absent:
+        return decided
+    unknown = dict.fromkeys(
+        id for decision in decisions for id in decision.pair if id not in numbers
+    )
+    originals = find_original_ids(unknown, iterate_portions(ids))
+    if decided.absent == len(decisions) and len(ids) > 1:
+        raise UnknownDecisionsError(
+            _describe_absent(len(decisions), originals, ids[0].as_py())
+        )
+    return decided._replace(unknown_ids=originals)
+
+
+def _describe_absent(count: int, originals: dict[str, str], example: str) -> str:
+    """Returns the error of decisions of which none is about two documents of the inputs."""
+    decisions = name_setting("decisions")
+    problem = (
+        f"{decisions} has {format_count(count, 'decision')}, and none is about two documents of "
+        f"the inputs, which do not have, for example, {describe_unknown_ids(originals)}"
+    )
+    if any(originals.values()):
+        return problem
+    return (
+        f"{problem}; their ids are such as {example!r}: name the column of ids with "
+        f"{name_setting('id')}, correct the decisions, or leave out {decisions}"
+    )
 
 
 def number_pairs_of(decisions: Decisions, numbers: dict[str, int]) -> DecidedPairs:

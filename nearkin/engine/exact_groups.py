@@ -295,6 +295,7 @@ def save_exact_groups(
         unreadable_dates=unreadable_dates or None,
         without_values=without_values or None,
         decisions=None if decided is None else decided.count_verdicts(),
+        unknown_ids=None if decided is None else decided.unknown_ids or None,
         constant_fingerprints=_count_constant_fingerprints(documents, options),
     )
 

@@ -119,6 +119,8 @@ class CollapseStats(StageStats):
         without_values: Columns of the options `same` and `url` in which no document has a value.
         decisions: Number of decided pairs by verdict, `same` and `different`, and of those whose
             documents are not both in the inputs, `absent`.
+        unknown_ids: Some ids of decisions that the inputs do not have, each with the id of the
+            inputs that a spreadsheet changed to it, or "".
         constant_fingerprints: Number of documents with each fingerprint of equal bits that several
             documents have.
     """
@@ -134,6 +136,7 @@ class CollapseStats(StageStats):
     same: int | None = _optional()
     without_values: Sequence[str] | None = _optional()
     decisions: Mapping[str, int] | None = _optional()
+    unknown_ids: Mapping[str, str] | None = _optional()
     constant_fingerprints: Mapping[str, int] | None = _optional()
 
 

@@ -14,6 +14,7 @@ from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.corpus.rejects import describe_rejections, list_top_reasons
+from nearkin.corpus.unknown_ids import describe_unknown_ids
 from nearkin.engine.advice import advise, explain_advice
 from nearkin.engine.options import (
     BETWEEN_INPUTS,
@@ -65,10 +66,10 @@ def warn_of_run(run: "Run") -> list[str]:
         ]
     return [
         *_warn_of_rejected_rows(run),
+        *warn_of_decisions(run),
         *warn_of_reference(run),
         *warn_of_inputs(run.corpus, run.columns),
         *_warn_of_columns(run),
-        *warn_of_decisions(run),
         *warn_of_missing_pairs(run),
         *warn_of_duplicates_left(run),
         *warn_of_recall(run),
@@ -217,15 +218,17 @@ def warn_of_fingerprints(run: "Run") -> list[str]:
 
 def warn_of_decisions(run: "Run") -> list[str]:
     """Returns a warning if decisions are about documents that a run does not have."""
-    counts = run.recorded("collapse").get("decisions") or {}
+    recorded = run.recorded("collapse")
+    counts = recorded.get("decisions") or {}
     absent = counts.get("absent", 0)
     if not absent:
         return []
-    total = sum(counts.values())
-    are = "is" if absent == 1 else "are"
+    reason = "the blocklist removes one of their documents"
+    if unknown := recorded.get("unknown_ids"):
+        reason = f"the inputs do not have both ids, for example not {describe_unknown_ids(unknown)}"
     return [
-        f"{absent:,} of {total:,} decisions {are} about ids that are not both in the inputs, and "
-        f"{'has' if absent == 1 else 'have'} no effect"
+        f"{absent:,} of {sum(counts.values()):,} decisions {'has' if absent == 1 else 'have'} no "
+        f"effect, because {reason}"
     ]
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearkin.corpus import FileCorpus, describe_inputs, find_first_change
+from nearkin.engine.decisions import UnknownDecisionsError
 from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
@@ -44,6 +45,11 @@ def open_work_folder(
         work = _create_or_resume(job, claim, identity, corpus, references)
         yield claim, work
         complete = True
+    except UnknownDecisionsError:
+        # A run with other decisions cannot use the results.
+        claim.clear()
+        work = None
+        raise
     finally:
         resumable = (claim.path / MANIFEST).exists() if work is None else work.has_results
         if resumable and not complete:

@@ -108,8 +108,30 @@ def test_decisions_about_absent_ids_are_counted_and_said() -> None:
     decisions = decide([("a", "gone")], [("a", "b"), ("x", "y")])
     result = nk.dedup(table, id="id", decisions=decisions)
     assert [warning for warning in result.warnings if "decisions" in warning] == [
-        "2 of 3 decisions are about ids that are not both in the inputs, and have no effect"
+        "2 of 3 decisions have no effect, because the inputs do not have both ids, for example not "
+        "'gone', 'x', 'y'"
     ]
+
+
+CHANGED = "'7' (the inputs have '007'); a spreadsheet changes such ids"
+
+
+def test_ids_that_a_spreadsheet_changed_are_named_with_those_of_the_inputs() -> None:
+    table = {"id": ["007", "8", "A"], "text": ["one two three", "four five six", "seven eight"]}
+    result = nk.dedup(table, id="id", decisions=decide([("A", "8")], [("7", "8")]))
+    assert "1 of 2 decisions has no effect" in result.warnings[0]
+    assert CHANGED in result.warnings[0]
+    with pytest.raises(UsageError, match="none is about two documents") as error:
+        nk.dedup(table, id="id", decisions=decide([], [("7", "8")]))
+    assert CHANGED in str(error.value)
+
+
+def test_decisions_of_which_none_is_known_are_refused() -> None:
+    table = {"id": ["a", "b"], "text": ["one two three", "four five six"]}
+    with pytest.raises(UsageError, match=r"not have, for example, 'x'; their ids are such as 'a'"):
+        nk.dedup(table, id="id", decisions=decide([], [("a", "x")]))
+    with pytest.raises(UsageError, match="name the column of ids with `id`"):
+        nk.dedup({"text": table["text"]}, decisions=decide([], [("a", "b")]))
 
 
 @pytest.mark.parametrize("texts", [{}, {"a": "one"}, {"a": "", "b": "", "c": "x"}])

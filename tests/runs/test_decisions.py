@@ -114,6 +114,14 @@ def test_contradictions_are_reported_before_anything_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_nothing_is_left_of_a_run_without_a_known_decision(tmp_path: Path, inputs: Path) -> None:
+    decisions = write_decisions(tmp_path / "d.jsonl", ("x", "y", "same"))
+    before = sorted(tmp_path.iterdir())
+    arguments = ["dedup", str(inputs), "--id", "id", "--decisions", str(decisions), "--out"]
+    assert run_command([*arguments, str(tmp_path / "out")]) == 2
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_output_that_would_replace_the_decisions_is_refused(tmp_path: Path, inputs: Path) -> None:
     dedup(inputs, tmp_path / "out", None)
     decisions = write_decisions(tmp_path / "out" / "decisions.jsonl", ("a", "b", "same"))

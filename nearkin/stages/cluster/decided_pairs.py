@@ -13,7 +13,7 @@ Where a link would join two such documents, directly or through others, it is dr
 So the result depends on the keep order, but not on the order of the inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ class DecidedPairs(NamedTuple):
     """int64 (d, 2): The pairs that are never in one cluster."""
     absent: int = 0
     """The number of decisions about a document that is not among these."""
+    unknown_ids: Mapping[str, str] = {}
+    """Some ids that no document has, each with the one that a spreadsheet changed to it, or ""."""
 
     def count_verdicts(self) -> dict[str, int]:
         """Returns the number of pairs of each verdict, and of decisions about other documents."""
@@ -50,7 +52,8 @@ class DecidedPairs(NamedTuple):
         same = self.same[~np.isin(self.same, documents).any(axis=1)]
         different = self.different[~np.isin(self.different, documents).any(axis=1)]
         before = len(self.same) + len(self.different)
-        return DecidedPairs(same, different, self.absent + before - len(same) - len(different))
+        absent = self.absent + before - len(same) - len(different)
+        return DecidedPairs(same, different, absent, self.unknown_ids)
 
     def different_representatives(self, representative: np.ndarray) -> np.ndarray:
         """Returns the pairs of groups that are never in one cluster, packed and sorted.
