@@ -133,7 +133,9 @@ def _score_run(folder: str, labels: "GoldenSet", kind_of_labels: "Labelled") -> 
     from nearkin.quality.evaluate.golden import read_clusters, score_clusters
 
     clusters = read_clusters(Path(folder) / "clusters.parquet")
-    return [({"run": folder}, score_clusters(labels, clusters, labelled=kind_of_labels))]
+    scores = score_clusters(labels, clusters, labelled=kind_of_labels)
+    print_warnings(filter(None, [labels.describe_unknown(clusters)]))
+    return [({"run": folder}, scores)]
 
 
 def _score_cells(
@@ -151,8 +153,11 @@ def _score_cells(
 
     parameters = o.parameters_of(columns, reading)
     paths = [Path(name) for name in inputs]
-    scores = {
-        cell_run.position: score_clusters(labels, cell_run.clusters, labelled=kind_of_labels)
-        for cell_run in run_grid(cells, paths, columns.id_column, parameters, Silent())
-    }
+    scores: dict[int, Scores] = {}
+    for cell_run in run_grid(cells, paths, columns.id_column, parameters, Silent()):
+        scores[cell_run.position] = score_clusters(
+            labels, cell_run.clusters, labelled=kind_of_labels
+        )
+        if len(scores) == 1:
+            print_warnings(filter(None, [labels.describe_unknown(cell_run.clusters)]))
     return [(cells[position].settings, scores[position]) for position in sorted(scores)]

@@ -44,7 +44,9 @@ def find_original_ids(unknown: Iterable[str], ids: Iterable[pa.Array]) -> dict[s
         matches = portion.filter(pc.match_substring_regex(portion, anything)).to_pylist()
         for id, pattern in patterns.items():
             if not originals[id]:
-                originals[id] = next((other for other in matches if re.fullmatch(pattern, other)), "")
+                originals[id] = next(
+                    (other for other in matches if re.fullmatch(pattern, other)), ""
+                )
     shown = sorted(originals, key=lambda id: not originals[id])[:SHOWN_IDS]
     return {id: originals[id] for id in shown}
 

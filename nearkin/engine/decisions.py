@@ -71,9 +71,7 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
     )
     originals = find_original_ids(unknown, iterate_portions(ids))
     if decided.absent == len(decisions) and len(ids) > 1:
-        raise UnknownDecisionsError(
-            _describe_absent(len(decisions), originals, ids[0].as_py())
-        )
+        raise UnknownDecisionsError(_describe_absent(len(decisions), originals, ids[0].as_py()))
     return decided._replace(unknown_ids=originals)
 
 

@@ -62,6 +62,13 @@ def test_labels_of_other_documents_are_refused() -> None:
         nk.fit(CORPUS.table, labels, id="id")
 
 
+def test_labels_whose_ids_a_spreadsheet_changed_are_refused() -> None:
+    ids = [f"00{number}" for number in range(len(CORPUS.clusters))]
+    labels = {id.lstrip("0"): name for id, name in zip(ids, CORPUS.clusters.values(), strict=True)}
+    with pytest.raises(nk.UsageError, match=r"'1' \(the inputs have '001'\).*; a spreadsheet"):
+        nk.fit({**CORPUS.table, "id": ids}, labels, id="id")
+
+
 def test_labels_of_a_larger_collection_are_refused_with_what_to_do() -> None:
     labels = {f"x{number}": str(number // 2) for number in range(1000)} | CORPUS.clusters
     with pytest.raises(nk.UsageError) as caught:

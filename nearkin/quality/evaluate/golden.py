@@ -17,7 +17,7 @@ those over all clusters, so that the scores do not depend on how many clusters w
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -28,12 +28,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from nearkin.corpus.arrow_conversion import decode_column
+from nearkin.corpus.unknown_ids import describe_unknown_ids, find_original_ids
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.intervals import Estimate, Proportion
 from nearkin.quality.evaluate.totals import LabelledTotals, count_clusters, count_pairs
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import is_binary
-from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.decisions import Decisions, Verdict, read_decisions
 from nearkin.settings.decisions.files import (
@@ -91,6 +92,17 @@ class GoldenSet:
     def measures_precision(self) -> bool:
         """True if pairs of distinct documents are known, without which nothing is imprecise."""
         return self.distinct is None or len(self.distinct) > 0
+
+    def describe_unknown(self, ids: Collection[str]) -> str | None:
+        """Describes the labelled documents that are not among others, or returns None."""
+        unknown = [id for id in self.ids if id not in ids]
+        if not unknown:
+            return None
+        originals = find_original_ids(unknown, [pa.array(ids, pa.large_string())])
+        return (
+            f"{len(unknown):,} of {len(self.ids):,} labelled documents are not in the inputs, for "
+            f"example {describe_unknown_ids(originals)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -348,6 +360,9 @@ def score_clusters(
         (1, 0.5)
     """
     labelled = parse_labelled(labelled)
+    if clusters and clusters.keys().isdisjoint(golden.ids):
+        unknown = golden.describe_unknown(clusters)
+        raise UsageError(f"{unknown}; check the labels and {name_setting('id')}")
     names = np.array([clusters.get(name, f"\\0{name}") for name in golden.ids], object)
     cluster_names, predicted = np.unique(names, return_inverse=True)
     own_sizes = np.bincount(predicted, minlength=len(cluster_names))

@@ -1,10 +1,12 @@
 """The threshold and the acceptance of one definition that agree best with people's decisions."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.corpus.unknown_ids import describe_unknown_ids
 from nearkin.quality.evaluate.golden import golden_set_from_decisions
 from nearkin.quality.evaluate.totals import divide_or_one
 from nearkin.quality.fit.definition import Definition
@@ -46,6 +48,8 @@ class DecisionFit:
         same: Number of pairs of the inputs that are decided to be the same.
         different: Number of pairs of the inputs that are decided to be different.
         absent: Number of decisions about a document that is not in the inputs.
+        unknown_ids: Some ids that the inputs do not have, each with the one that a spreadsheet
+            changed to it, or "".
         threshold: Threshold for `--threshold`.
         by_threshold: Agreement of the threshold.
         accept: Condition for `--accept`, or None if none agrees notably better than the threshold.
@@ -59,6 +63,7 @@ class DecisionFit:
     by_threshold: Agreement
     accept: str | None = None
     by_acceptance: Agreement | None = None
+    unknown_ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Returns the fit as a JSON object."""
@@ -68,11 +73,13 @@ class DecisionFit:
         """Returns the fit as lines for a terminal."""
         lines = [
             f"decisions: {self.same:,} same and {self.different:,} different pairs of the inputs"
-            + (f", {self.absent:,} about absent ids" if self.absent else ""),
+            + (f", {self.absent:,} of other documents" if self.absent else ""),
             self._describe_rule(f"threshold {self.threshold:g}", self.by_threshold),
         ]
         if self.accept is not None and self.by_acceptance is not None:
             lines.append(self._describe_rule(f"accept '{self.accept}'", self.by_acceptance))
+        if self.unknown_ids:
+            lines.append(f"ids not in the inputs: {describe_unknown_ids(self.unknown_ids)}")
         return lines
 
     def _describe_rule(self, rule: str, agreement: Agreement) -> str:
@@ -118,6 +125,7 @@ def fit_to_decisions(
         absent=len(decisions) - len(pairs),
         threshold=threshold,
         by_threshold=by_threshold,
+        unknown_ids=documents.unknown_ids,
     )
     if definition.measure != "jaccard":
         return fit
@@ -157,12 +165,8 @@ def _with_acceptance(
     if chosen is None:
         return fit
     _, least_similarity, least_containment = best
-    return DecisionFit(
-        same=fit.same,
-        different=fit.different,
-        absent=fit.absent,
-        threshold=fit.threshold,
-        by_threshold=fit.by_threshold,
+    return replace(
+        fit,
         accept=f"jaccard >= {least_similarity:g} and containment >= {least_containment:g}",
         by_acceptance=chosen,
     )

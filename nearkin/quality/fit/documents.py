@@ -1,6 +1,6 @@
 """The documents of a fit: the labelled ones, and samples of the others, in keep order."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.ids import make_ids
+from nearkin.corpus.unknown_ids import find_original_ids
 from nearkin.corpus.validation import join_columns
 from nearkin.engine.document_facts import id_hashes, text_lengths
 from nearkin.errors import UsageError
@@ -65,7 +66,8 @@ class FitDocuments:
         is_labelled: Whether a document has a label, bool (n,).
         background: Documents from which document frequencies are counted, (m,).
         corpus_documents: Number of documents of the corpus.
-        missing: Ids with a label that no document has, in ascending order.
+        missing: Number of ids with a label that no document has.
+        unknown_ids: Some of these ids, each with the one that a spreadsheet changed to it, or "".
         too_large: Number of labelled documents that were left out because of the size of the texts.
         example_id: Id of a document of the corpus.
         sources: Sources of the documents, of which only different ones are compared, or None to
@@ -78,7 +80,8 @@ class FitDocuments:
     is_labelled: np.ndarray
     background: pa.Array
     corpus_documents: int
-    missing: tuple[str, ...]
+    missing: int
+    unknown_ids: Mapping[str, str]
     too_large: int
     example_id: str
     sources: DocumentSources | None = None
@@ -309,6 +312,7 @@ def read_documents(
         raise UsageError("the inputs have no documents")
     present = pa.concat_arrays(id_parts)
     _require_unique(present)
+    missing = sorted(set(labelled) - set(present.to_pylist()))
     drawn_labelled = with_label.documents_in_order()
     drawn_others = without_label.documents_in_order()
     ids = pa.concat_arrays([drawn_labelled.ids, drawn_others.ids])
@@ -326,7 +330,8 @@ def read_documents(
         is_labelled=order < len(drawn_labelled.ids),
         background=background.contents,
         corpus_documents=count,
-        missing=tuple(sorted(set(labelled) - set(present.to_pylist()))),
+        missing=len(missing),
+        unknown_ids=find_original_ids(missing, [background.ids]),
         too_large=len(present) - min(within, len(drawn_labelled.ids)),
         example_id=background.ids[0].as_py(),
         sources=None if counter is None else counter.sources_of(carried.field(counter.column)),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.corpus.unknown_ids import describe_unknown_ids
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.doubtful_removals import FEW_DOUBTFUL, DoubtfulRemovals
 from nearkin.quality.evaluate.golden import GoldenSet, Labelled
@@ -388,23 +389,24 @@ def _require_both_kinds(golden: GoldenSet) -> None:
 
 
 def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
-    missing = documents.missing
-    if len(missing) > MOST_MISSING * len(sampled.chosen):
-        examples = ", ".join(map(repr, missing[:3]))
+    if documents.missing > MOST_MISSING * len(sampled.chosen):
+        problem = (
+            f"{documents.missing:,} of {len(sampled.chosen):,} labelled documents are not in the "
+            f"inputs, for example {describe_unknown_ids(documents.unknown_ids)}"
+        )
+        if any(documents.unknown_ids.values()):
+            raise UsageError(problem)
         if len(sampled.chosen) + len(sampled.left_out) > documents.corpus_documents:
             raise UsageError(
-                f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
-                f"inputs, for example {examples}; the labels name "
+                f"{problem}; the labels name "
                 f"{len(sampled.chosen) + len(sampled.left_out):,} documents, and the inputs have "
                 f"{documents.corpus_documents:,}, such as {documents.example_id!r}: pass all files "
                 "to which the labels belong, or a file with the labels of these documents alone; "
                 f"if the ids are in another column, name it with {name_setting('id')}"
             )
         raise UsageError(
-            f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
-            f"inputs, for example {examples}; the inputs have ids such as "
-            f"{documents.example_id!r}: name their column with {name_setting('id')}, or "
-            "correct the labels"
+            f"{problem}; the inputs have ids such as {documents.example_id!r}: name their column "
+            f"with {name_setting('id')}, or correct the labels"
         )
 
 
@@ -457,7 +459,7 @@ def _count_labels(
         clusters=clusters,
         duplicates=labels.duplicates,
         distinct=labels.distinct,
-        missing=len(documents.missing),
+        missing=documents.missing,
         left_out=len(sampled.left_out) + documents.too_large,
         corpus_documents=documents.corpus_documents,
         compared_documents=len(documents),
@@ -502,11 +504,10 @@ def _warn_of_labels(
 ) -> list[str]:
     warnings = []
     if documents.missing:
-        count = len(documents.missing)
-        are = "document is" if count == 1 else "documents are"
+        are = "document is" if documents.missing == 1 else "documents are"
         warnings.append(
-            f"{count:,} labelled {are} not in the inputs, or could not be read, for example "
-            f"{documents.missing[0]!r}; ignored"
+            f"{documents.missing:,} labelled {are} not in the inputs, or could not be read, and "
+            f"ignored, for example {describe_unknown_ids(documents.unknown_ids)}"
         )
     if documents.too_large:
         warnings.append(

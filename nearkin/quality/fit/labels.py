@@ -768,7 +768,7 @@ def place_labels(
         clusters = clusters - 1
     population = documents.corpus_documents
     if labelled == Labelled.DOCUMENTS:
-        present = len(sampled.chosen) - len(documents.missing)
+        present = len(sampled.chosen) - documents.missing
         population = round(len(golden.ids) * present / len(sampled.chosen))
     sources = documents.sources
     if sources is not None and labelled == Labelled.DOCUMENTS:

@@ -293,12 +293,8 @@ def number_pairs(a: np.ndarray, b: np.ndarray, documents: int) -> np.ndarray:
 def label_pairs(golden: GoldenSet, ids: list[str]) -> LabelledPairs:
     """Returns the pairs that a golden set labels."""
     place_of = {id: place for place, id in enumerate(ids)}
-    missing = [id for id in golden.ids if id not in place_of]
-    if missing:
-        raise UsageError(
-            f"{len(missing):,} of {len(golden.ids):,} labelled documents are not in the files, for "
-            f"example {missing[0]!r}; check the labels and {name_setting('id')}"
-        )
+    if unknown := golden.describe_unknown(place_of):
+        raise UsageError(f"{unknown}; check the labels and {name_setting('id')}")
     places = np.array([place_of[id] for id in golden.ids], np.int64)
 
     def to_numbers(pairs: np.ndarray) -> np.ndarray:

@@ -392,3 +392,14 @@ def test_decisions_are_labels_of_pairs(name: str, tmp_path: Path) -> None:
     assert golden.duplicates.tolist() == [[0, 1]]
     assert golden.distinct.tolist() == [[0, 2]]
     assert score_clusters(golden, {"a": "1", "b": "1", "c": "1"}).precision is not None
+
+
+def test_labelled_documents_that_a_result_does_not_have_are_named() -> None:
+    golden = golden_set_from_pairs([("7", "8"), ("7", "A")], [True, False])
+    unknown = golden.describe_unknown({"007": "x", "A": "y"})
+    assert unknown is not None
+    assert unknown.startswith("2 of 3 labelled documents are not in the inputs, for example '7' (")
+    assert golden.describe_unknown(["7", "8", "A"]) is None
+    assert score_clusters(golden, {"7": "x", "A": "x"}).documents == 3
+    with pytest.raises(UsageError, match=r"3 of 3 labelled .* '7' \(the inputs have '007'\)"):
+        score_clusters(golden, {"007": "x"})

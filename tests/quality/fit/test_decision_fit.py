@@ -128,3 +128,13 @@ def test_tune_takes_the_threshold_from_decisions(
         assert run_command([*arguments, "--id", "id", *further]) == 2
     assert run_command(["tune", "--decisions", str(path)]) == 2
     assert run_command(["tune", str(inputs), "--id", "id"]) == 2
+
+
+def test_decisions_of_other_documents_are_named() -> None:
+    texts = {f"0{id}": text for id, text in enumerate(make_texts(0).values())}
+    ids = list(texts)
+    labels = {pair: number % 2 == 0 for number, pair in enumerate(zip(ids, ids[1:], strict=False))}
+    result = fit(texts, decide({**labels, ("00", "9999"): True, ("1", "02"): True}))
+    assert result.absent == 2
+    assert result.describe()[0].endswith(", 2 of other documents")
+    assert "ids not in the inputs: '1' (the inputs have '01'), '9999'; a" in result.describe()[-1]

@@ -138,7 +138,7 @@ def test_golden_pairs_decide_what_is_similar() -> None:
     every = compare_bandings(contents, SETTINGS, closed).rows[-1]
     assert (every.precision, every.recall) == (0.5, 1.0)
     with pytest.raises(
-        UsageError, match=r"1 of 2 labelled documents are not in the files.*'other'"
+        UsageError, match=r"1 of 2 labelled documents are not in the inputs.*'other'"
     ):
         label_pairs(golden_set_from_pairs([("d1", "other")], None), ids)
 
