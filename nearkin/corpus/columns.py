@@ -115,7 +115,7 @@ class Columns:
             documents. A null is a field that the document lacks.
         delimiter: The character between the values of CSV files, or None to detect it.
         encoding: The codec of CSV files, or None to detect it. After a comma, the codec of rows
-            that are not valid in it, as `nearkin.corpus.dialect.parse_encoding` returns them.
+            that are not valid in it, as `nearkin.runtime.dialect.parse_encoding` returns them.
         main_text: Whether pages of HTML are read without navigation, headers and footers.
         lines: Whether each line of a text file is a document, and not the whole file.
         partitions: The columns among these that the folders of a file give, with their values. The

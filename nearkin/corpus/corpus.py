@@ -18,7 +18,6 @@ from nearkin.corpus.decompression import (
     is_change,
     read_window,
 )
-from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.avro import Avro
@@ -72,6 +71,7 @@ from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.validation import check_rows
 from nearkin.errors import RunError, UsageError
+from nearkin.runtime.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.suggestions import describe_columns, did_you_mean, require_choice
 

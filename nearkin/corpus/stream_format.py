@@ -6,13 +6,13 @@ import io
 import re
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.dialect import WIDE, detect_dialect, detect_encoding, find_named_delimiter
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.foreign_content import SAMPLE, describe_foreign_content
 from nearkin.corpus.formats.json_values import has_list_of_objects
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root
 from nearkin.errors import UsageError
+from nearkin.runtime.dialect import WIDE, detect_dialect, detect_encoding, find_named_delimiter
 from nearkin.runtime.setting_names import name_flag
 
 CODECS = {

@@ -90,11 +90,11 @@ def _list_numbers(number: Decimal) -> list[str]:
     plain = f"{normal:f}"
     zeros = "0*" if "." in plain else r"(?:[.,]0*)?"
     choices = [f"0*{plain.replace('.', '[.,]')}{zeros}"]
-    if normal.as_tuple().exponent >= 0:
+    dropped = length - len(digits)
+    if dropped >= 0:
         fraction = f"[.,]{digits[1:]}0*" if digits[1:] else r"(?:[.,]0*)?"
         choices.append(rf"0*{digits[0]}{fraction}[eE]\+?0*{length - 1}")
-        choices.append(rf"0*{digits}[eE]\+?0*{length - len(digits)}")
-    dropped = length - len(digits)
+        choices.append(rf"0*{digits}[eE]\+?0*{dropped}")
     if dropped > 0 and length > (SHOWN_DIGITS if len(digits) < EXACT_DIGITS else EXACT_DIGITS):
         rounded = int(digits) - 1
         choices.append(rf"0*(?:{digits}\d|{rounded}[5-9])\d{{{dropped - 1}}}")

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
-from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.fingerprints import parse_ignored
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.fields import (
@@ -20,6 +19,7 @@ from nearkin.engine.keywords import FurtherParameters, RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
+from nearkin.runtime.dialect import parse_delimiter, parse_encoding
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC, parse_memory

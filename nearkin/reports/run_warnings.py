@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.corpus import describe_skipped_records
-from nearkin.corpus.dialect import MIXED
 from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
@@ -31,6 +30,7 @@ from nearkin.engine.stats import (
     ReferenceStats,
     Stage,
 )
+from nearkin.runtime.dialect import MIXED
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import FINGERPRINT

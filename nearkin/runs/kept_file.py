@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
 from nearkin.corpus.corpus import require_unique_columns
-from nearkin.corpus.dialect import decode_text, row_encoding_of
 from nearkin.corpus.foreign_errors import (
     DamageError,
     decoding,
@@ -60,6 +59,7 @@ from nearkin.runs.table_files import (
     write_json_lines,
     write_table_file,
 )
+from nearkin.runtime.dialect import decode_text, row_encoding_of
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import RUN_SUFFIX, is_output, published_file, require_apart
 from nearkin.runtime.setting_names import name_flag, name_setting

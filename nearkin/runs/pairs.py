@@ -5,6 +5,7 @@ Parquet and Arrow files record the request. The other formats have no place for 
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -37,6 +38,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.output import require_file_output
 from nearkin.runs.saved import open_job
 from nearkin.runs.table_files import TableFile, TableFormat, write_table_file
+from nearkin.runtime.dialect import DELIMITERS
 from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, published_file, work_folder_of
@@ -258,7 +260,8 @@ def run_pairs(
             schema = found_pairs.schema.with_metadata(metadata)
             progress.stage(str(Stage.WRITE), found_pairs.rows)
             batches = _advance_by_rows(found_pairs.batches, progress)
-            rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
+            target = TableFile.require(job.out).in_dialect_of(corpus, job.columns)
+            rows = write_table_file(target, staged, schema, batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
                 f"{job.out} was created while the run was working; move it away, then resume the "
@@ -396,9 +399,9 @@ def _read_header(target: TableFile) -> tuple[str, ...]:
     file = InputFile(str(target.path.absolute()), target.path.name)
     try:
         with file.open_decompressed() as stream:
-            line = bytes(stream.read(HEADER_BYTES)).partition(b"\n")[0].decode()
+            line = bytes(stream.read(HEADER_BYTES)).partition(b"\n")[0].decode("utf-8-sig")
         if target.delimits or not line:
-            return tuple(line.rstrip("\r").split(target.delimiter))
+            return tuple(re.split(f"[{''.join(DELIMITERS)}]", line.rstrip("\r")))
         return tuple(json.loads(line))
     except (OSError, ValueError, TypeError, pa.ArrowException):
         return ()

@@ -71,6 +71,7 @@ class ReviewQueue(NamedTuple):
     pairs: Sequence[DoubtfulPair]
     decided: int
     """The number of pairs of the run that are decided already."""
+    run: ReopenedRun
 
 
 def collect_review_queue(
@@ -104,7 +105,7 @@ def collect_review_queue(
         DoubtfulPair(**pair._asdict(), fields_a=fields[pair.id_a], fields_b=fields[pair.id_b])
         for pair in listed
     ]
-    return ReviewQueue(threshold, pairs, len(decided))
+    return ReviewQueue(threshold, pairs, len(decided), run)
 
 
 def _list_pairs(folder: Path, threshold: float) -> Iterator[UncertainPair]:
@@ -165,7 +166,7 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
 
     It can be read by its owner alone, because it quotes documents.
     """
-    target = require_new_table(path, "table")
+    target = require_new_table(path, "table").in_dialect_of(queue.run.corpus, queue.run.columns)
     table = _make_table(queue.pairs)
     with published_file(path, "nearkin review", Readers.OWNER, replaces=False) as staged:
         write_table_file(target, staged, table.schema, iter(table.to_batches()))

@@ -2,8 +2,9 @@
 
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus.formats.delimited import format_rows
+from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.formats.delimited import Delimited, format_rows
 from nearkin.corpus.input_file import COMPRESSIONS
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine import result_tables
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
 from nearkin.runtime.compressed_files import create_file
+from nearkin.runtime.dialect import UTF8, Dialect
 from nearkin.runtime.excel_writer import SheetWriter, load_xlsxwriter
 from nearkin.runtime.files import require_file_path
 from nearkin.runtime.outputs import published_file
@@ -79,11 +82,15 @@ class TableFile:
         path: The path of the file.
         format: The format that its suffix decides.
         compression: The codec of Arrow that its last suffix stands for, or None.
+        separator: The delimiter of CSV and TSV, if it is not the one of the format.
+        mark: The bytes before the header of CSV, by which Excel knows that it is UTF-8.
     """
 
     path: Path
     format: TableFormat
     compression: str | None = None
+    separator: str | None = None
+    mark: bytes = b""
 
     @classmethod
     def parse(cls, path: Path, *, lines: bool = False) -> "TableFile | None":
@@ -126,7 +133,24 @@ class TableFile:
     @property
     def delimiter(self) -> str:
         """The character between the values of CSV and TSV."""
-        return "\t" if self.format is TableFormat.TSV else ","
+        return self.separator or ("\t" if self.format is TableFormat.TSV else ",")
+
+    def in_dialect_of(self, corpus: Corpus, columns: Columns) -> "TableFile":
+        """Returns the file with the delimiter of the first input of its format.
+
+        It is marked as UTF-8 unless the input is plain CSV.
+        """
+        if not self.delimits or not isinstance(corpus, FileCorpus):
+            return self
+        for file in corpus.files:
+            form = corpus.format_of(file)
+            if isinstance(form, Delimited) and form.delimiter == self.delimiter:
+                dialect = form.dialect_of(file, columns)
+                is_plain = dialect == Dialect(self.delimiter, UTF8)
+                if is_plain and not form.read_header(file, columns).startswith(BOM_UTF8):
+                    return self
+                return replace(self, separator=dialect.delimiter, mark=BOM_UTF8)
+        return self
 
     def require_types(self, schema: pa.Schema) -> None:
         """Requires that the format can hold the columns of a table."""
@@ -169,6 +193,7 @@ def write_table_file(
             return _write_arrow(sink, schema, batches)
         if target.format is TableFormat.JSON_LINES:
             return sum(write_json_lines(sink, to_plain_rows(batch)) for batch in batches)
+        sink.write(target.mark)
         return _write_delimited(sink, target.delimiter, schema, batches)
 
 

@@ -160,6 +160,44 @@ def test_queue_is_written_as_a_table(
     assert not decisions.exists()
 
 
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "begin"),
+    [
+        ("utf-8", ",", b"id_a,id_b,"),
+        ("utf-8-sig", ",", b"\xef\xbb\xbfid_a,id_b,"),
+        ("utf-8", ";", b"\xef\xbb\xbfid_a;id_b;"),
+        ("cp1252", ";", b"\xef\xbb\xbfid_a;id_b;"),
+        ("utf-16", "\t", b"\xef\xbb\xbfid_a\tid_b\t"),
+    ],
+)
+def test_tables_have_the_dialect_of_the_inputs(
+    encoding: str, delimiter: str, begin: bytes, tmp_path: Path
+) -> None:
+    rows = [["id", "text"], ["1", "Größe und Maß, ganz neu"], ["2", "Größe und Maß, ganz alt"]]
+    inputs = tmp_path / "in.csv"
+    quoted = [[f'"{value}"' if "," in value else value for value in row] for row in rows]
+    content = "".join(f"{delimiter.join(row)}\r\n" for row in quoted)
+    inputs.write_bytes(content.encode(encoding))
+    settings = ["--id", "id", "--shingle", "words:1", "--threshold", "0.5"]
+    out = tmp_path / "out"
+    assert run_command(["dedup", str(inputs), *settings, "--out", str(out), "--quiet"]) == 0
+    table = tmp_path / "table.csv"
+    tabs = tmp_path / "table.tsv"
+    pairs = tmp_path / "pairs.csv"
+    write_review_table(collect_review_queue(out, Decisions(), 3), table)
+    write_review_table(collect_review_queue(out, Decisions(), 3), tabs)
+    assert table.read_bytes().startswith(begin)
+    assert "Größe und Maß, ganz neu" in table.read_text("utf-8")
+    assert tabs.read_bytes().startswith(b"id_a\tid_b\t")
+    for _ in range(2):
+        arguments = ["pairs", str(inputs), *settings, "--out", str(pairs), "--overwrite"]
+        assert run_command(arguments) == 0
+        assert pairs.read_bytes().startswith(begin)
+    filled = table.read_bytes().replace(f"2{delimiter}".encode(), f"2{delimiter}no".encode(), 1)
+    table.write_bytes(filled)
+    assert read_decisions(table).different == [("1", "2")]
+
+
 def test_filled_in_workbook_is_a_file_of_decisions(finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "queue.xlsx"
     queue = collect_review_queue(finished, Decisions(), 3)

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 from nearkin.corpus.corpus import ON_ERROR
-from nearkin.corpus.dialect import DELIMITER_NAMES
 from nearkin.corpus.formats.parquet import CODECS
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.runs.document_output import OUTPUTS
 from nearkin.runs.pairs import Relation
+from nearkin.runtime.dialect import DELIMITER_NAMES
 from nearkin.runtime.files import Readers
 from nearkin.settings.table import SETTINGS, ClusterSettings
 from tests.cli.test_contradictions import FACTS

@@ -19,15 +19,6 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX, Rejection
 from nearkin.corpus.columns import BATCH_ROWS, Columns
-from nearkin.corpus.dialect import (
-    SAMPLE_BYTES,
-    UTF8,
-    WIDE,
-    Dialect,
-    describe_invalid_byte,
-    detect_dialect,
-    find_named_delimiter,
-)
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.base import (
     FileSlice,
@@ -41,6 +32,15 @@ from nearkin.corpus.formats.base import (
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import check_rows, format_raw_prefix
+from nearkin.runtime.dialect import (
+    SAMPLE_BYTES,
+    UTF8,
+    WIDE,
+    Dialect,
+    describe_invalid_byte,
+    detect_dialect,
+    find_named_delimiter,
+)
 
 BLOCK = 1 << 20
 """The number of bytes that are read at a time."""

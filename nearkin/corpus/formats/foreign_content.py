@@ -2,9 +2,9 @@
 
 import codecs
 
-from nearkin.corpus.dialect import WIDE as WIDE_ENCODINGS
-from nearkin.corpus.dialect import detect_encoding
 from nearkin.corpus.input_file import InputFile
+from nearkin.runtime.dialect import WIDE as WIDE_ENCODINGS
+from nearkin.runtime.dialect import detect_encoding
 
 SAMPLE = 1 << 16
 """The number of bytes at the beginning of a file that are examined."""

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX, Rejection
 from nearkin.corpus.columns import BATCH_ROWS, UNFOLDED_SHARE, Columns, ContentField, FieldKind
-from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
 from nearkin.corpus.fingerprints import to_fingerprint_bytes
 from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import TOKENS, check_rows, format_raw_prefix, too_long_reason
+from nearkin.runtime.dialect import describe_invalid_byte, row_encoding_of
 
 BOM = b"\xef\xbb\xbf"
 SLICE_BYTES = 1 << 20

@@ -10,7 +10,6 @@ import pyarrow as pa
 from nearkin.corpus.batches import Rejection
 from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
@@ -22,6 +21,7 @@ from nearkin.corpus.formats.html import extract_main_text, is_page
 from nearkin.corpus.formats.text_lines import TextLineWriter, read_text_lines
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
+from nearkin.runtime.dialect import decode_text
 
 
 class PlainText(Format):

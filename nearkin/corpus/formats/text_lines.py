@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import Rejection
 from nearkin.corpus.columns import BATCH_ROWS, Columns
-from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
@@ -18,6 +17,7 @@ from nearkin.corpus.formats.json_lines import LineWriter, open_lines, read_line_
 from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
+from nearkin.runtime.dialect import decode_text
 
 TEXT = "text"
 """The only column of a text file."""

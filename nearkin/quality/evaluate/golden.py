@@ -34,6 +34,7 @@ from nearkin.quality.evaluate.intervals import Estimate, Proportion
 from nearkin.quality.evaluate.totals import LabelledTotals, count_clusters, count_pairs
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import is_binary
+from nearkin.runtime.dialect import SAMPLE_BYTES, detect_dialect, find_named_delimiter
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.decisions import Decisions, Verdict, read_decisions
@@ -54,8 +55,6 @@ _CSV_OPTIONS = pa.csv.ConvertOptions(
     column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
     strings_can_be_null=False,
 )
-# Ids can contain line feeds.
-_CSV_PARSING = pa.csv.ParseOptions(newlines_in_values=True)
 
 
 class Labelled(StrEnum):
@@ -157,10 +156,7 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     if path.suffix.lower() in (*JSON_LINES, EXCEL):
         return _golden_set_of_decisions(path, closure=closure)
     try:
-        if path.suffix.lower() in PARQUET:
-            table = pq.read_table(path)
-        else:
-            table = pa.csv.read_csv(path, parse_options=_CSV_PARSING, convert_options=_CSV_OPTIONS)
+        table = pq.read_table(path) if path.suffix.lower() in PARQUET else _read_csv(path)
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, pa.ArrowException, csv.Error) as error:
@@ -193,6 +189,22 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     raise UsageError(
         f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
         "id_a, id_b and optionally label or decision, or id and cluster"
+    )
+
+
+def _read_csv(path: Path) -> pa.Table:
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE_BYTES)
+    dialect = detect_dialect(sample, ",", None, None)
+    begin = sample.decode(dialect.encoding, "replace").removeprefix("\ufeff")
+    return pa.csv.read_csv(
+        path,
+        pa.csv.ReadOptions(
+            encoding=dialect.encoding, skip_rows=0 if find_named_delimiter(begin) is None else 1
+        ),
+        # Ids can contain line feeds.
+        pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        _CSV_OPTIONS,
     )
 
 

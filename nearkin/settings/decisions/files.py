@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers.expat import ExpatError
@@ -16,6 +17,7 @@ from zipfile import BadZipFile
 
 from nearkin.errors import UsageError
 from nearkin.runtime.appended_lines import append_line, format_row, require_header
+from nearkin.runtime.dialect import SAMPLE_BYTES, detect_dialect, find_named_delimiter
 from nearkin.runtime.excel_workbook import Value, Workbook
 from nearkin.runtime.excel_writer import format_value
 from nearkin.runtime.file_locks import lock_exclusively
@@ -30,15 +32,14 @@ COLUMNS = ("id_a", "id_b", "decision", "by", "at")
 REQUIRED = frozenset({"id_a", "id_b", "decision"})
 JSON_LINES = (".jsonl", ".ndjson")
 CSV = ".csv"
+TSV = ".tsv"
 EXCEL = ".xlsx"
 PARQUET = (".parquet", ".pq")
-FORMATS = "a name that ends with .jsonl, .ndjson, .csv, .xlsx, .parquet or .pq"
+FORMATS = "a name that ends with .jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .pq"
 SAME_WORDS = ("same", "duplicate", "yes", "true", "1")
 """The words that say that two documents are the same, in any case."""
 DIFFERENT_WORDS = ("different", "distinct", "no", "false", "0")
 """The words that say that two documents are different, in any case."""
-DELIMITERS = ",;\t"
-"""The delimiters of CSV files that spreadsheets write."""
 MAX_VALUE_BYTES = 1 << 27
 """The largest value of a workbook, in bytes."""
 ID_LIMIT = 1 << 30
@@ -53,7 +54,8 @@ def read_decisions(path: str | Path) -> Decisions:
     """Reads a file of decisions. Of two decisions about one pair, the later one counts.
 
     Args:
-        path: File of JSON lines, CSV, Excel or parquet, by its name. It has the columns `id_a`,
+        path: File of JSON lines, CSV, Excel or parquet, by its name. The delimiter and the
+            encoding of CSV are detected as those of inputs are. It has the columns `id_a`,
             `id_b` and `decision`, and optionally `by` and `at` (a time as in RFC 3339, for example
             `2026-05-01T10:30:00Z`). A decision is `same`, `duplicate`, `yes`, `true` or `1`, or
             `different`, `distinct`, `no`, `false` or `0`, in any case. A row without one is not
@@ -167,7 +169,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
     try:
         if suffix in JSON_LINES:
             yield from _read_json_lines(path)
-        elif suffix == CSV:
+        elif suffix in (CSV, TSV):
             yield from _read_csv(path)
         elif suffix == EXCEL:
             yield from _read_workbook(path)
@@ -213,15 +215,19 @@ def _read_json_lines(path: Path) -> Iterator[_Row]:
 def _read_csv(path: Path) -> Iterator[_Row]:
     previous_limit = csv.field_size_limit(ID_LIMIT)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            delimiter = _detect_delimiter(file.readline())
-            file.seek(0)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+        with path.open("rb") as binary:
+            dialect = detect_dialect(binary.read(SAMPLE_BYTES), ",", None, None)
+        with path.open(encoding=dialect.encoding, newline="") as file:
+            first = file.readline().removeprefix("\ufeff")
+            # The line names the delimiter for Excel.
+            skipped = [] if find_named_delimiter(first) is None else [first]
+            lines = file if skipped else chain([first], file)
+            reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
             try:
                 names = next(reader, [])
                 _require_columns(names, path)
                 for row in reader:
-                    place = f"line {reader.line_num} of {path}"
+                    place = f"line {len(skipped) + reader.line_num} of {path}"
                     if len(row) not in (0, len(names)):
                         raise UsageError(
                             f"{place} has {len(row)} values and the header {len(names)}; correct "
@@ -231,18 +237,11 @@ def _read_csv(path: Path) -> Iterator[_Row]:
                         yield _Row(place, dict(zip(names, row, strict=True)))
             except csv.Error as error:
                 raise UsageError(
-                    f"line {reader.line_num} of {path} is not CSV ({error}); correct the line"
+                    f"line {len(skipped) + reader.line_num} of {path} is not CSV ({error}); "
+                    "correct the line"
                 ) from error
     finally:
         csv.field_size_limit(previous_limit)
-
-
-def _detect_delimiter(header: str) -> str:
-    """Returns the delimiter of a header. In many languages, spreadsheets write a semicolon."""
-    for delimiter in DELIMITERS:
-        if holds_decisions(next(csv.reader([header], delimiter=delimiter), [])):
-            return delimiter
-    return DELIMITERS[0]
 
 
 def _read_workbook(path: Path) -> Iterator[_Row]:

@@ -333,6 +333,14 @@ def test_contradictory_files_are_refused(lines: str, message: str, tmp_path: Pat
         read_golden_set(tmp_path / "golden.csv")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+@pytest.mark.parametrize("first", ["", "sep=;\r\n"])
+def test_csv_is_read_in_the_dialects_of_inputs(encoding: str, first: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(f"{first}id;cluster\r\nKöln;1\r\nMünchen;1\r\n".encode(encoding))
+    assert read_golden_set(path).ids == ("Köln", "München")
+
+
 def test_other_columns_may_have_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "golden.csv").write_text("id_a,id_b,note,note\na,b,x,y\n")
     assert read_golden_set(tmp_path / "golden.csv").ids == ("a", "b")

@@ -133,7 +133,7 @@ def test_tune_takes_the_threshold_from_decisions(
 def test_decisions_of_other_documents_are_named() -> None:
     texts = {f"0{id}": text for id, text in enumerate(make_texts(0).values())}
     ids = list(texts)
-    labels = {pair: number % 2 == 0 for number, pair in enumerate(zip(ids, ids[1:], strict=False))}
+    labels = {pair: number % 2 == 0 for number, pair in enumerate(itertools.pairwise(ids))}
     result = fit(texts, decide({**labels, ("00", "9999"): True, ("1", "02"): True}))
     assert result.absent == 2
     assert result.describe()[0].endswith(", 2 of other documents")

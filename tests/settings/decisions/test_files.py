@@ -200,6 +200,30 @@ def _write_table(folder: Path, suffix: str, rows: list[dict[str, str]]) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("name", "delimiter", "encoding"),
+    [
+        ("d.csv", ";", "cp1252"),
+        ("d.csv", ";", "utf-8-sig"),
+        ("d.csv", "\t", "utf-16"),
+        ("d.tsv", "\t", "utf-8"),
+        ("d.csv", "|", "utf-8"),
+    ],
+)
+@pytest.mark.parametrize("first", ["", "sep={}\r\n"])
+def test_csv_is_read_in_the_dialects_of_inputs(
+    name: str, delimiter: str, encoding: str, first: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    rows = [["id_a", "id_b", "decision", "text_a"], ["Köln", "Düsseldorf", "yes", "Straße, 1"]]
+    text = first.format(delimiter) + "".join(f"{delimiter.join(row)}\r\n" for row in rows)
+    path.write_bytes(text.encode(encoding))
+    assert read_decisions(path).same == [("Düsseldorf", "Köln")]
+    path.write_bytes((text + f"a{delimiter}b\r\n").encode(encoding))
+    with pytest.raises(UsageError, match=f"line {3 + bool(first)} of .* has 2 values"):
+        read_decisions(path)
+
+
 def test_values_of_other_types_are_decisions(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     rows = {"id_a": [1, 2, 3], "id_b": [4, 5, 6], "decision": [True, False, None]}

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.dialect import (
+from nearkin.errors import RunError, UsageError
+from nearkin.runs.api import dedup
+from nearkin.runtime.dialect import (
     SAMPLE_BYTES,
     detect_delimiter,
     detect_dialect,
@@ -18,8 +20,6 @@ from nearkin.corpus.dialect import (
     parse_delimiter,
     parse_encoding,
 )
-from nearkin.errors import RunError, UsageError
-from nearkin.runs.api import dedup
 from tests.corpus.samples import copy_all_rows, read_file, run_command, run_dedup_on
 
 ROWS = [
