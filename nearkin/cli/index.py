@@ -489,18 +489,40 @@ def query(
 @with_option_groups
 def remove(
     *,
-    ids: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of the documents.")] = None,
+    ids_file: Path | None = setting(
+        None, "File with an id on each line, in UTF-8.", INPUT, metavar="FILE"
+    ),
+    all: bool = setting(False, "Delete all documents of the scope.", INPUT),
     store: Store,
     resources: IndexKeySettings,
     scope: Scope = "default",
     decisions: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Delete documents. The cluster of a removed representative elects another one."""
+    """Delete documents. The cluster of a removed representative elects another one.
+
+    They are deleted in portions, between which the index serves others. An interrupted command can be repeated.
+
+    Examples:
+        nearkin index remove d17 d42 --store sqlite:///kin.db
+
+        nearkin index remove --ids-file withdrawn.txt --store sqlite:///kin.db
+
+        nearkin index remove --all --scope acme --store sqlite:///kin.db
+    """  # noqa: E501
+    from nearkin.cli.explain import read_text
+    from nearkin.errors import UsageError
+
+    if sum((bool(ids), ids_file is not None, all)) != 1:
+        raise UsageError("give ids, a file of them with --ids-file, or --all with a --scope")
+    names = ids or []
+    if ids_file is not None:
+        names = [line for line in read_text(str(ids_file)).splitlines() if line]
     with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
-        removed = [name for name in ids if opened.remove(scope, name)]
-    facts = {"removed": len(removed), "not_there": len(ids) - len(removed)}
-    print_facts(facts, as_json=json)
+        removed = opened.remove_scope(scope) if all else opened.remove_many(scope, names)
+    not_there = 0 if all else len(set(names)) - removed
+    print_facts({"removed": removed, "not_there": not_there}, as_json=json)
 
 
 @index.command()

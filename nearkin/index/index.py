@@ -330,6 +330,41 @@ class Index(IndexReader):
             return self._removals.remove(scope, id) or had_parts
 
     @check_arguments
+    def remove_many(self, scope: str, ids: Sequence[str]) -> int:
+        """Deletes documents in portions, as `remove` does one by one.
+
+        Each portion is one step of the store, between which other calls are served. If this is
+        interrupted, it can be repeated.
+
+        Args:
+            scope: Scope of the documents.
+            ids: Ids of the documents. Those that do not exist are passed over.
+
+        Returns:
+            The number of ids that had a document, or parts of an unfinished one.
+        """
+        with measured_call(self._session.telemetry, "remove", len(ids)):
+            unfinished = self._parts.discard_many(require_scope(scope), ids)
+            return len(self._removals.remove_many(scope, ids) | unfinished)
+
+    @check_arguments
+    def remove_scope(self, scope: str) -> int:
+        """Deletes all documents of a scope in portions, with the parts of unfinished ones.
+
+        Other scopes are served meanwhile. If this is interrupted, it can be repeated. Decisions
+        about the documents stay.
+
+        Args:
+            scope: The scope.
+
+        Returns:
+            The number of documents that were deleted. Unfinished ones do not count.
+        """
+        with measured_call(self._session.telemetry, "remove", 1):
+            self._parts.discard_scope(require_scope(scope))
+            return self._removals.remove_scope(scope)
+
+    @check_arguments
     def decide(self, scope: str, decisions: "Sequence[Decision]") -> int:
         """Stores people's decisions about documents of a scope, and follows them at once.
 

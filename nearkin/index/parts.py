@@ -14,6 +14,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ LIST_MARK = b"\0nkparts"
 
 Documents of older versions hold their shingle hashes in its place.
 """
+LISTED_AT_ONCE = 1000
+"""The number of documents whose parts are looked up at once."""
 MERGED_AT_ONCE = 32
 """The number of parts of a level that become one part of the next level."""
 
@@ -232,6 +235,24 @@ class DocumentParts:
             return True
 
         return session.run_step(place, delete_parts)
+
+    def discard_many(self, scope: str, ids: Sequence[str]) -> set[str]:
+        """Deletes the parts of unfinished documents, and returns the ids of those."""
+        place = parts_scope(scope)
+        heads: list[Entry | None] = []
+        for first in range(0, len(ids), LISTED_AT_ONCE):
+            portion = list(ids[first : first + LISTED_AT_ONCE])
+            heads += self._session.run_step(
+                place, partial(self._session.store.entries, place, portion)
+            )
+        return {head.id for head in heads if head is not None and self.discard(scope, head.id)}
+
+    def discard_scope(self, scope: str) -> None:
+        """Deletes the parts of all unfinished documents of a scope."""
+        place = parts_scope(scope)
+        for entry in self._session.searcher.store.scan(place, content=False):
+            if not is_part_name(place, entry.id):
+                self.discard(scope, entry.id)
 
     def _read_document(self, place: str, id: str) -> list[Entry] | None:
         """Returns the entry of an unfinished document and its parts. None if it does not exist."""

@@ -5,6 +5,7 @@ no other representative becomes one itself: it is the heir, and inherits the id 
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,10 @@ MAX_REASSIGNED = 256
 A larger cluster is drained first, in portions. Each portion is a step of its own, between which
 other requests are served. The representative stays until the last portion.
 """
+
+
+MAX_REMOVED = 256
+"""The maximum number of documents that one step deletes, between which others are served."""
 
 
 def leader_snapshot(entry: Entry, members: list[Entry]) -> LeaderSnapshot:
@@ -62,13 +67,80 @@ class Removals:
             self._complete_handover(entry)
         return True
 
+    def remove_many(self, scope: str, ids: Sequence[str]) -> set[str]:
+        """Deletes documents, as `Index.remove_many` does, and returns the ids of those."""
+        removed: set[str] = set()
+        left = list(dict.fromkeys(map(require_id, ids)))
+        # representatives come after all members, so that few have to elect another one
+        for _ in range(2):
+            portions = [left[at : at + MAX_REMOVED] for at in range(0, len(left), MAX_REMOVED)]
+            left = []
+            for portion in portions:
+                step = partial(self._remove_portion, scope, portion)
+                alone, others = self._session.run_step(scope, step)
+                removed.update(alone)
+                left += others
+        removed.update(id for id in left if self.remove(scope, id))
+        return removed
+
+    def remove_scope(self, scope: str) -> int:
+        """Deletes the documents of a scope, as `Index.remove_scope` does."""
+        store = self._session.searcher.store
+        removed = 0
+        # representatives come after all members, as in `remove_many`
+        for has_leaders in (False, True):
+            ids: list[str] = []
+            for entry in store.scan(require_scope(scope), content=False):
+                if has_leaders or not entry.is_leader:
+                    ids.append(entry.id)
+                if len(ids) == MAX_REMOVED:
+                    removed += len(self.remove_many(scope, ids))
+                    ids = []
+            removed += len(self.remove_many(scope, ids))
+        return removed
+
+    def _remove_portion(self, scope: str, ids: list[str]) -> tuple[list[str], list[str]]:
+        """Deletes the documents without members in one step.
+
+        Returns:
+            The ids of these documents, and of those that have members.
+        """
+        session = self._session
+        # it keeps the store open if the index moves meanwhile
+        store = session.searcher.store
+        stored = store.entries(require_scope(scope), ids)
+        entries = [entry for entry in stored if entry is not None]
+        if len(entries) < len(ids):
+            session.confirm_state()
+        alone: list[Entry] = []
+        others: list[str] = []
+        for entry in entries:
+            if entry.is_leader and store.members(scope, entry.id, 1, content=False):
+                others.append(entry.id)
+            else:
+                alone.append(entry)
+        changes = Changes()
+        now = session.clock()
+        self._stage_drops(alone, changes)
+        for entry in alone:
+            changes.leader_snapshots.append(leader_snapshot(entry, []))
+            changes.events.append(Event("erased", scope, entry.id, "", now))
+        if alone:
+            session.apply(changes)
+        return [entry.id for entry in alone], others
+
+    def _stage_drops(self, entries: list[Entry], changes: Changes) -> None:
+        """Adds the deletion of documents of a scope and of their postings to the changes."""
+        posted = [entry for entry in entries if entry.posted]
+        own_keys = self._session.documents.keys_of(posted[0].scope, posted) if posted else []
+        keys = {
+            entry.ref: all_keys_of(entry, own) for entry, own in zip(posted, own_keys, strict=True)
+        }
+        changes.dropped += [KeyedEntry(entry, keys.get(entry.ref)) for entry in entries]
+
     def stage_removal(self, entry: Entry, changes: Changes, *, inherits_cluster: bool) -> None:
         """Adds the removal of a document to the changes, and the new resolutions of its members."""
-        keys = None
-        if entry.posted:
-            own_keys = self._session.documents.keys_of(entry.scope, [entry])[0]
-            keys = all_keys_of(entry, own_keys)
-        changes.dropped.append(KeyedEntry(entry, keys))
+        self._stage_drops([entry], changes)
         members: list[Entry] = []
         if entry.is_leader:
             members = self._members_for_step(entry, None, inherits_cluster=inherits_cluster)

@@ -23,6 +23,9 @@ LIFETIME = 1000.0
 THRESHOLD = 0.6
 DECIDED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
+REMOVED = ("base", "m0003", "m0004", "o1")
+"""A representative that has to hand its cluster on, two of its members, and another document."""
+
 CALLS: dict[str, Callable[[nk.Index], object]] = {
     "upsert of a copy": lambda index: index.upsert("a", TEXTS["m0020"], "m0020"),
     "upsert of a new text": lambda index: index.upsert("a", OTHERS["o7"], "o7"),
@@ -33,6 +36,8 @@ CALLS: dict[str, Callable[[nk.Index], object]] = {
         ["m0021", "o9", "o10", "m0022", "o1"],
     ),
     "remove": lambda index: index.remove("a", "base"),
+    "remove_many": lambda index: index.remove_many("a", [*REMOVED, "none"]),
+    "remove_scope": lambda index: index.remove_scope("a"),
     "decide": lambda index: index.decide(
         "a",
         [
@@ -79,7 +84,12 @@ def verify(index: nk.Index, name: str) -> None:
     """Verifies that an index is sound, and that each document is found by its own text."""
     index.refresh()
     stored = {entry.id: entry for entry in index.scan("a")}
-    removed = {"remove": {"base"}, "expire": set(STORED) - {"o4"}}.get(name, set())
+    removed = {
+        "remove": {"base"},
+        "remove_many": set(REMOVED),
+        "remove_scope": set(STORED),
+        "expire": set(STORED) - {"o4"},
+    }.get(name, set())
     assert set(STORED) - removed <= set(stored), set(STORED) - removed - set(stored)
     assert not removed & set(stored)
     for id, entry in stored.items():

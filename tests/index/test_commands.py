@@ -49,6 +49,14 @@ def test_the_commands_of_an_index_work_on_one_store(
     }
     assert result_of("info", "--store", url)["records"] == 60
     assert result_of("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
+    (tmp_path / "ids.txt").write_text("d4\nnone\nd4\n")
+    ids = ("--ids-file", str(tmp_path / "ids.txt"))
+    assert result_of("remove", *ids, "--store", url) == {"removed": 1, "not_there": 1}
+    for line in ((), ("d5", "--all"), ("d5", *ids)):
+        assert command(["index", "remove", *line, "--store", url]) == 2
+        assert "give ids, a file of them" in capsys.readouterr().err
+    nowhere = result_of("remove", "--all", "--scope", "other", "--store", url)
+    assert nowhere == {"removed": 0, "not_there": 0}
     assert result_of("check", "--store", url)["sound"] is True
     assert result_of("compact", "--store", url)["moved"] >= 0
     assert result_of("expire", "--store", url, "--record-ttl", "1d") == {
@@ -57,7 +65,7 @@ def test_the_commands_of_an_index_work_on_one_store(
     }
     assert (
         result_of("export", "--store", url, "--out", str(tmp_path / "out.parquet"))["documents"]
-        == 59
+        == 58
     )
     rebuilt = result_of(
         "rebuild",

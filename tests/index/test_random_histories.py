@@ -128,6 +128,7 @@ class History:
             (self.upsert, 6),
             (self.upsert_many, 3),
             (self.remove, 2),
+            (self.remove_many, 1),
             (self.expire, 1),
             (self.decide, 0.7),
             (self.merge, 0.5),
@@ -200,6 +201,14 @@ class History:
         self.log[-1] += f" {id}"
         assert self.index.remove(SCOPE, id) == (id in self.texts)
         self.texts.pop(id, None)
+
+    def remove_many(self) -> None:
+        """Deletes some of the stored documents at once, and names one that is not stored."""
+        ids = self.draw.sample(sorted(self.texts), self.draw.randint(0, len(self.texts)))
+        self.log[-1] += f" {ids}"
+        assert self.index.remove_many(SCOPE, [*ids, "none", *ids[:1]]) == len(ids)
+        for id in ids:
+            del self.texts[id]
 
     def expire(self) -> None:
         """Deletes the members that are due, and then the representatives without members."""

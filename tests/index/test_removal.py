@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.index import removal
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
@@ -66,6 +67,44 @@ def test_many_removals_leave_a_sound_index(opened: Opener) -> None:
         index.remove("a", f"d{at}")
     assert_integrity(index)
     assert index.stats()["records"] == 60
+
+
+def test_documents_are_removed_in_few_steps(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A representative whose members are removed, too, has nobody to elect."""
+    monkeypatch.setattr(removal, "MAX_REMOVED", 30)
+    texts = corpus(150, seed=3, share=0.6)
+    index = opened()
+    index.upsert_many("a", texts, [f"d{i}" for i in range(150)])
+    index.upsert("b", texts[0], "d0")
+    order = [f"d{at}" for at in np.random.default_rng(2).permutation(150)]
+    with StepRecorder(index) as steps:
+        assert index.remove_many("a", [*order[:90], "none", order[0]]) == 90
+    assert max(steps.sizes) <= max(30, removal.MAX_REASSIGNED)
+    assert_integrity(index)
+    assert {entry.id for entry in index.scan("a")} == set(order[90:])
+    with StepRecorder(index) as steps:
+        assert index.remove_scope("a") == 60
+    # two passes over 60 documents
+    assert len(steps.sizes) <= 2 * 60 // 30 + 1
+    assert index.remove_scope("a") == 0
+    assert [entry.scope for entry in index.scan()] == ["b"]
+    assert index.stats()["postings"] > 0
+    assert index.remove_many("b", ["d0"]) == 1
+    assert index.stats()["records"] == index.stats()["postings"] == 0
+
+
+def test_unfinished_documents_are_removed_with_others(opened: Opener) -> None:
+    index = opened()
+    for name in ("one", "two", "three"):
+        index.add_part("a", name, f"some words of the first part of {name}")
+    index.upsert("a", "a text that is stored whole, with enough words", "whole")
+    assert index.remove_many("a", ["one", "whole", "none"]) == 2
+    assert index.finish("a", "one") is None
+    assert index.remove_scope("a") == 0
+    assert index.finish("a", "two") is None
+    assert index.finish("a", "three") is None
 
 
 @pytest.mark.parametrize("what", ["remove", "update"])

@@ -188,6 +188,15 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "profile": lambda parts: (nk.profile, {"data": TEXTS}),
     "fit": lambda parts: (nk.fit, {"data": DOCUMENTS, "labels": TRUE_CLUSTERS, "id": "id"}),
     "FitResult.write": lambda parts: (parts.fitted.write, {"path": parts.folder / "fit.toml"}),
+    "Index.remove_many": lambda parts: (
+        parts.index.remove_many,
+        {"scope": "a", "ids": ["none"]},
+    ),
+    "Index.remove_scope": lambda parts: (parts.index.remove_scope, {"scope": "empty"}),
+    "Client.remove_many": lambda parts: (
+        parts.client.remove_many,
+        {"scope": "a", "ids": ["none"]},
+    ),
     "diff": lambda parts: (nk.diff, {"first": "one", "second": "two"}),
     "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),
     "ChosenSettings.write": lambda parts: (

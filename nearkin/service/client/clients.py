@@ -65,6 +65,7 @@ from nearkin.service.client.requests import (
     read_explanation,
     read_readiness,
     read_removal,
+    remove_documents,
     search_request,
     store_decisions,
     tune_request,
@@ -432,6 +433,20 @@ class Client:
         return self._send_with_retries(Call("DELETE", path, read_removal))
 
     @check_arguments
+    def remove_many(self, scope: str, ids: Sequence[str]) -> int:
+        """Deletes documents, in requests of at most 200.
+
+        Args:
+            scope: Scope of the documents.
+            ids: Ids of the documents. Those that do not exist are passed over.
+
+        Returns:
+            The number of documents that existed. After a retry, those that the first attempt
+            deleted are not counted.
+        """
+        return self._exchange(remove_documents(scope, ids))
+
+    @check_arguments
     def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
         """Adds a part to a document that is sent in parts. A part may be sent twice.
 
@@ -680,6 +695,8 @@ class AsyncClient:
     get = _coroutine(Client.get)
 
     remove = _coroutine(Client.remove)
+
+    remove_many = _coroutine(Client.remove_many)
 
     add_part = _coroutine(Client.add_part)
 

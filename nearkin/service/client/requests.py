@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 DECISIONS_AT_ONCE = 200
 """The maximum number of decisions of a request."""
+REMOVALS_AT_ONCE = 200
+"""The maximum number of documents that a request deletes."""
 CLUSTER_PART = 1000
 """The maximum number of members of a cluster in a response."""
 
@@ -67,6 +69,19 @@ def read_removal(response: httpx2.Response) -> bool:
             return False
         raise
     return True
+
+
+def remove_documents(scope: str, ids: Sequence[str]) -> Exchange[int]:
+    """Yields the requests that delete documents, and returns the number of those that existed."""
+    path = path_in_scope(scope, "removals")
+    removed = 0
+    for start in range(0, len(ids), REMOVALS_AT_ONCE):
+        try:
+            content = orjson.dumps({"ids": list(ids[start : start + REMOVALS_AT_ONCE])})
+        except TypeError as error:
+            raise UsageError(f"an id is not a valid Unicode text: {error}") from error
+        removed += yield Call("POST", path, reader_of_number("removed"), content)
+    return removed
 
 
 def part_to_json(part: str | Sequence[str]) -> bytes:

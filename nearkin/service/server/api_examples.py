@@ -138,6 +138,9 @@ EXAMPLES: dict[str, OperationExample] = {
         },
     ),
     "DELETE /v1/scopes/{scope}/documents/{id}": OperationExample("deleteDocument"),
+    "POST /v1/scopes/{scope}/removals": OperationExample(
+        "deleteDocuments", {"removed": 1}, {"ids": [ID, "unknown"]}
+    ),
     "PATCH /v1/scopes/{scope}/documents/{id}": OperationExample(
         "addDocumentPart",
         {"id": ID, "shingles": 4},

@@ -20,6 +20,7 @@ REQUEST_MODELS = (
     m.ShadowSwitch,
     m.DocumentPart,
     m.DecisionsRequest,
+    m.RemovalsRequest,
 )
 """Models of bodies that routes parse themselves, so that FastAPI does not describe them."""
 

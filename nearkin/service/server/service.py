@@ -255,6 +255,11 @@ class Service:
         with self._copying_to_shadow(scope, id):
             return self.index.remove(scope, id)
 
+    def remove_many(self, scope: str, ids: Sequence[str]) -> int:
+        """Deletes documents. Returns the number of those that existed."""
+        with self._copying_to_shadow(scope, *ids):
+            return self.index.remove_many(scope, ids)
+
     def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         """Stores decisions about pairs of documents, and follows them at once."""
         ids = [decision_id(decision.pair) for decision in decisions]

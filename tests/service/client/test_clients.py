@@ -56,6 +56,19 @@ def test_documents_are_stored_matched_explained_and_deleted(client: Any, scope: 
     assert [client.remove(scope, "one"), client.remove(scope, "one")] == [True, False]
 
 
+def test_lists_of_documents_are_removed_in_several_requests(client: Any, scope: str) -> None:
+    for id in ("one", "two", "three"):
+        client.upsert(scope, f"{CAT} {id}", id)
+    ids = [f"d{number}" for number in range(250)]
+    lists = (["one", *ids, "three"], ["three", *ids, "one"])
+    assert [client.remove_many(scope, names) for names in lists] == [2, 0]
+    assert client.get(scope, "two") is not None
+    assert client.get(scope, "three") is None
+    assert client.remove_many(scope, []) == 0
+    with pytest.raises(nk.UsageError, match="not a valid Unicode text"):
+        client.remove_many(scope, ["a\ud800"])
+
+
 def test_query_with_members_returns_similar_members(client: Any, scope: str) -> None:
     text = " ".join(f"{scope}{number}" for number in range(40))
     client.upsert(scope, text, id="one")

@@ -65,6 +65,7 @@ def test_openapi_description_is_complete(client: TestClient) -> None:
         "/v1/scopes/{scope}/query",
         "/v1/scopes/{scope}/near-misses",
         "/v1/scopes/{scope}/passages",
+        "/v1/scopes/{scope}/removals",
         "/v1/scopes/{scope}/decisions",
         "/v1/scopes/{scope}/clusters",
         "/v1/scopes/{scope}/clusters/{id}",

@@ -7,19 +7,11 @@ from fastapi import APIRouter, Query, Request, Response
 
 from nearkin.service.server.cursors import PageCursor, decode_cursor, encode_cursor
 from nearkin.service.server.decision_listings import DecisionListings
-from nearkin.service.server.http.auth import (
-    Authenticator,
-    Reader,
-    ScopeName,
-    Writer,
-    source_address,
-    validate_name,
-)
+from nearkin.service.server.http.auth import Reader, ScopeName, Writer, validate_name
 from nearkin.service.server.http.parsing import body_schema, parse_body
-from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.tokens import Principal
 from nearkin.service.server.routes import models as m
-from nearkin.service.server.routes.documents import counted_response, ready_service
+from nearkin.service.server.routes.documents import admit_all, counted_response, ready_service
 from nearkin.settings.decisions import Decision
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["decisions"])
@@ -41,19 +33,7 @@ async def decide(request: Request, scope: ScopeName, who: Writer) -> m.Decisions
     """
     service = ready_service(request)
     body = await parse_body(request, m.DecisionsRequest)
-    count = len(body.decisions)
-    if count > 1:
-        authenticator: Authenticator = request.app.state.authenticator
-        most = authenticator.max_admitted(who)
-        if count > most:
-            raise ProblemError(
-                "too-large",
-                f"{count:,} decisions exceed the rate of documents; send at most {most:,} in a "
-                "request",
-                field="/decisions",
-            )
-        # the request itself counts as one document
-        await authenticator.admit_documents(who, source_address(request), count - 1)
+    await admit_all(request, who, len(body.decisions), "decisions")
     decisions = [_to_decision(new, who) for new in body.decisions]
     stored = await service.run_in_thread(service.decide, scope, decisions)
     return m.DecisionsStored(stored=stored)

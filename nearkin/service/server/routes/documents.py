@@ -19,6 +19,7 @@ from nearkin.service.server.cursors import (
     encode_cursor,
 )
 from nearkin.service.server.http.auth import (
+    Authenticator,
     DocumentId,
     Reader,
     RequireRight,
@@ -33,6 +34,7 @@ from nearkin.service.server.http.middleware import ARROW_STREAM, NDJSON, STREAM_
 from nearkin.service.server.http.parsing import JSON, body_schema, parse_body, request_media_type
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.shares import Reservation
+from nearkin.service.server.http.tokens import Principal
 from nearkin.service.server.routes import models as m
 from nearkin.service.server.service import Service
 from nearkin.service.server.streams.response import answer_stream
@@ -273,6 +275,38 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     if not await service.run_in_thread(service.remove, scope, validate_name(id, "id")):
         raise ProblemError("not-found", "this scope has no document of this id")
     return Response(status_code=204)
+
+
+@router.post(
+    "/removals",
+    openapi_extra=body_schema(m.RemovalsRequest),
+    summary="Delete a list of documents",
+)
+async def remove_many(request: Request, scope: ScopeName, who: Writer) -> m.RemovalsAnswer:
+    """Deletes documents, and passes over those that do not exist. Repeating a request is safe.
+
+    Another document of its cluster takes the place of each representative.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.RemovalsRequest)
+    ids = [validate_name(id, "ids") for id in body.ids]
+    await admit_all(request, who, len(ids), "ids")
+    return m.RemovalsAnswer(removed=await service.run_in_thread(service.remove_many, scope, ids))
+
+
+async def admit_all(request: Request, who: Principal, count: int, member: str) -> None:
+    """Counts the documents of a request, which itself counts as one, for the rate of a token."""
+    if count < 2:
+        return
+    authenticator: Authenticator = request.app.state.authenticator
+    most = authenticator.max_admitted(who)
+    if count > most:
+        raise ProblemError(
+            "too-large",
+            f"{count:,} {member} exceed the rate of documents; send at most {most:,} in a request",
+            field=f"/{member}",
+        )
+    await authenticator.admit_documents(who, source_address(request), count - 1)
 
 
 @router.patch(

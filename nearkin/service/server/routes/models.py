@@ -328,6 +328,8 @@ def describe_match(match: Match, who: Principal) -> dict[str, object]:
     return {**members, "shared_bands": shared if who.has_right("admin") else None}
 
 
+MAX_REMOVALS = 200
+"""The maximum number of documents that a request deletes."""
 MAX_DECISIONS = 200
 """Maximum number of decisions of a request, and of a page of them."""
 EARLIEST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -362,6 +364,22 @@ class NewDecision(Model):
         if not EARLIEST_TIME <= at <= datetime.now(UTC) + CLOCK_TOLERANCE:
             raise ValueError("give a time from 1970 to now")
         return at.astimezone(UTC)
+
+
+class RemovalsRequest(Model):
+    """Documents to delete."""
+
+    max_json_members: ClassVar[int] = MAX_REMOVALS + 1
+
+    ids: list[Id] = Field(
+        min_length=1, max_length=MAX_REMOVALS, fail_fast=True, description="Ids of the documents."
+    )
+
+
+class RemovalsAnswer(Model):
+    """The result of a request that deletes documents."""
+
+    removed: int = Field(description="Number of documents that existed.")
 
 
 class DecisionsRequest(Model):

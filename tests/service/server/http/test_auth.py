@@ -78,6 +78,7 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
             ),
             client.get(f"{base}/documents/theirs-one", headers=mine),
             client.delete(f"{base}/documents/theirs-one", headers=mine),
+            client.post(f"{base}/removals", json={"ids": ["theirs-one"]}, headers=mine),
             client.patch(f"{base}/documents/theirs-one", json={"text": CAT}, headers=mine),
             client.post(f"{base}/documents/theirs-one:close", headers=mine),
             client.post(f"{base}/query", json={"text": CAT}, headers=mine),
@@ -116,6 +117,7 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
     [
         ("reader", "POST", "/v1/scopes/mine/documents", {"text": CAT}, 403),
         ("reader", "DELETE", "/v1/scopes/mine/documents/mine-one", None, 403),
+        ("reader", "POST", "/v1/scopes/mine/removals", {"ids": ["mine-one"]}, 403),
         ("reader", "GET", "/v1/scopes/mine/documents/mine-one", None, 200),
         ("reader", "GET", "/v1/scopes/mine/documents/mine-one?include=signature", None, 403),
         ("writer", "GET", "/v1/scopes/mine/documents/mine-one", None, 403),
