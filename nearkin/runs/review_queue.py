@@ -1,6 +1,7 @@
 """The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.columns import FIELDS
+from nearkin.corpus.columns import FIELDS, carried_column_name
 from nearkin.corpus.formats.base import make_unused_name
 from nearkin.engine.result_schema import MATCHED_IN, RELATED_FILE
 from nearkin.errors import UsageError
@@ -129,14 +130,22 @@ def _list_pairs(folder: Path, threshold: float) -> Iterator[UncertainPair]:
 
 def _read_fields(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, dict[str, str]]:
     """Returns the fields of documents by their ids. The corpus is read once."""
+    # Each of several joined columns is shown on its own.
+    joined = run.columns.sources if run.columns.joined else ()
+    carried = dict.fromkeys((*run.columns.carried_columns, *joined))
+    columns = replace(run.columns, carried_columns=tuple(carried))
     value_set = pa.array(sorted(ids), pa.large_string())
     all_ids = pq.read_table(folder / CLUSTERS, columns=["id"])["id"].cast(pa.large_string())
     fields: dict[str, dict[str, str]] = {}
-    for batch in run.corpus.batches(run.columns):
+    for batch in run.corpus.batches(columns):
         ids_of_batch = all_ids.slice(batch.first, len(batch.rows))
         is_wanted = pc.is_in(ids_of_batch, value_set=value_set)
-        contents = batch.documents[run.columns.content].filter(is_wanted).to_pylist()
-        for id, content in zip(ids_of_batch.filter(is_wanted).to_pylist(), contents, strict=True):
+        contents = batch.documents[columns.content]
+        if joined:
+            values = [batch.documents[carried_column_name(name)] for name in joined]
+            contents = pa.StructArray.from_arrays(values, joined)
+        wanted = contents.filter(is_wanted).to_pylist()
+        for id, content in zip(ids_of_batch.filter(is_wanted).to_pylist(), wanted, strict=True):
             fields[id] = _to_fields(content)
         if len(fields) == len(ids):
             return fields

@@ -160,6 +160,21 @@ def test_queue_is_written_as_a_table(
     assert not decisions.exists()
 
 
+def test_joined_columns_have_a_column_for_each_side(tmp_path: Path) -> None:
+    inputs = tmp_path / "in.csv"
+    out = tmp_path / "out"
+    inputs.write_text("id,first,last,year\n1,Ada,Lovelace,1815\n2,,Ada Lovelaces,1815\n")
+    settings = ["--id", "id", "--text", "first,last", "--keep", "year desc"]
+    arguments = ["dedup", str(inputs), *settings, "--shingle", "chars:2", "--threshold", "0.5"]
+    assert run_command([*arguments, "--out", str(out), "--quiet"]) == 0
+    queue = collect_review_queue(out, Decisions(), 3)
+    write_review_table(queue, tmp_path / "table.csv")
+    header, row = (tmp_path / "table.csv").read_text().splitlines()
+    assert header.split(",")[5:] == ["first_a", "first_b", "last_a", "last_b"]
+    assert row.split(",")[5:] == ["Ada", "", "Lovelace", "Ada Lovelaces"]
+    assert queue.pairs[0].text_a == "first: Ada\nlast: Lovelace"
+
+
 @pytest.mark.parametrize(
     ("encoding", "delimiter", "begin"),
     [
