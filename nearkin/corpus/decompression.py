@@ -41,6 +41,8 @@ CHANGE = re.compile(
 Other errors are about what follows the content, or its missing end."""
 COARSE = 1 << 12
 """The size of the small steps, in decompressed bytes."""
+COARSE_INPUT = 1 << 10
+"""The size of the small steps, in compressed bytes."""
 
 
 class DecompressedStream(io.RawIOBase):
@@ -127,14 +129,26 @@ class DecompressedStream(io.RawIOBase):
         super().close()
 
     def _read_before_damage(self, careful_from: int) -> bytes:
-        coarse = self._read_until_failure(careful_from, self._position, COARSE)
-        fine = self._read_until_failure(careful_from, self._position + len(coarse), 1)
+        coarse, end = self._read_until_failure(careful_from, COARSE_INPUT, self._position, COARSE)
+        # what was decompressed of all steps but the last one is complete
+        careful_from = max(careful_from, end - COARSE_INPUT)
+        fine, _ = self._read_until_failure(careful_from, 1, self._position + len(coarse), 1)
         return coarse + fine
 
-    def _read_until_failure(self, careful_from: int, start: int, step: int) -> bytes:
-        """Returns the bytes from `start` on, read `step` bytes at a time until a read fails."""
+    def _read_until_failure(
+        self, careful_from: int, input_step: int, start: int, step: int
+    ) -> tuple[bytes, int]:
+        """Returns the bytes from `start` on, and the place in the file where a read fails.
+
+        Args:
+            careful_from: The place in the file from which on it is read in steps.
+            input_step: The size of these steps, in compressed bytes.
+            start: The number of decompressed bytes that are left out.
+            step: The number of bytes that are decompressed at a time.
+        """
         with self._open_file() as file:
-            stream = self._open_stream(pa.PythonFile(_ByteByByteFile(file, careful_from), "r"))
+            careful = _SmallStepsFile(file, careful_from, input_step)
+            stream = self._open_stream(pa.PythonFile(careful, "r"))
             parts: list[bytes] = []
             try:
                 while start > 0 and (skipped := stream.read(min(start, BLOCK))):
@@ -143,7 +157,7 @@ class DecompressedStream(io.RawIOBase):
                     parts.append(data)
             except (OSError, pa.ArrowException):
                 pass
-            return b"".join(parts)
+            return b"".join(parts), file.tell()
 
 
 def decompress_beginning(beginning: bytes, compression: str, most: int) -> bytes:
@@ -227,19 +241,21 @@ class _BlocksAhead:
         self._pool.shutdown(cancel_futures=True)
 
 
-class _ByteByByteFile:
-    """A file that returns one byte per call from a given position on."""
+class _SmallStepsFile:
+    """A file that returns few bytes per call from a given position on."""
 
-    def __init__(self, file: Any, careful_from: int) -> None:
+    def __init__(self, file: Any, careful_from: int, step: int) -> None:
         self._file = file
         self._careful_from = careful_from
+        self._step = step
 
     @property
     def closed(self) -> bool:
         return bool(self._file.closed)
 
     def read(self, size: int) -> bytes:
-        return bytes(self._file.read(1 if self._file.tell() >= self._careful_from else size))
+        before = self._careful_from - self._file.tell()
+        return bytes(self._file.read(min(size, before if before > 0 else self._step)))
 
     def close(self) -> None:
         """Does nothing, because the owner closes the file."""
