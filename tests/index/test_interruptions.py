@@ -16,7 +16,7 @@ from tests.index.interruptions import Interruption, SoftTimeLimit, call_interrup
 from tests.index.repeatable_calls import CALLS, OTHERS, fill, settings_of, verify
 from tests.index.store_kinds import SERVERS
 
-INTERRUPTIONS = {False: 4, True: 130}
+INTERRUPTIONS = {False: 2, True: 130}
 """The number of interruptions of each call in the quick and in the full form."""
 
 
