@@ -36,7 +36,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import zstandard
 
-from tests.killing import in_child, warm
+from tests.killing import in_child
 
 ROWS = 40
 IPC_MAGIC_BYTES = 8
@@ -50,6 +50,9 @@ EXIT_CODES = frozenset({0, 1, 2, 3})
 
 Row = dict[str, Any]
 Reader = Callable[[bytes], Iterator[Row]]
+Run = Callable[[list[str], Path], tuple[int, int]]
+"""Runs a command line, writes what it says to a file, and returns its exit code and how many bytes
+its memory grew by."""
 
 
 def make_rows() -> list[Row]:
@@ -424,6 +427,21 @@ def _command(chosen: Format, path: Path) -> list[str]:
     return ["dedup", str(path), "--out", "OUT", "--memory", f"{MEMORY}B", *chosen.options]
 
 
+def _run_here(line: list[str], said: Path) -> tuple[int, int]:
+    """Runs a command in this process, so that its children have loaded what they need.
+
+    Returns its exit code, and no growth of memory.
+    """
+    from nearkin.cli.app import run
+
+    with (
+        said.open("w") as output,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+    ):
+        return run(line), 0
+
+
 def _run_in_child(line: list[str], said: Path) -> tuple[int, int]:
     """Returns the exit code of a run, or minus a signal, and the growth of memory in bytes."""
     grown = said.with_suffix(".memory")
@@ -449,7 +467,9 @@ def _run_in_child(line: list[str], said: Path) -> tuple[int, int]:
     return code, int(grown.read_text()) if grown.exists() else 0
 
 
-def find_fault(chosen: Format, content: bytes, folder: Path) -> str | None:
+def find_fault(
+    chosen: Format, content: bytes, folder: Path, run: Run = _run_in_child
+) -> str | None:
     """Deduplicates a damaged file.
 
     Returns:
@@ -462,7 +482,7 @@ def find_fault(chosen: Format, content: bytes, folder: Path) -> str | None:
     out = folder / "out"
     said = folder / "said"
     line = [str(out) if word == "OUT" else word for word in _command(chosen, path)]
-    code, grown = _run_in_child(line, said)
+    code, grown = run(line, said)
     text = said.read_text(errors="replace")
     if code not in EXIT_CODES or "Traceback" in text:
         return f"ended with {code}: {text[-2000:]}"
@@ -510,11 +530,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         for name in arguments.format:
             chosen = FORMATS[name]
-            # load and compile what runs need before they are forked; a format may be refused
-            path = Path(folder) / f"a.{chosen.extension}"
-            path.write_bytes(chosen.content)
-            warm(_command(chosen, path), Path(folder) / "warm" / name)
-            fault = find_fault(chosen, chosen.content, Path(folder) / "case")
+            # the first run loads and compiles what runs need before they are forked
+            fault = find_fault(chosen, chosen.content, Path(folder) / "case", _run_here)
             if fault is not None:
                 raise AssertionError(f"{name} undamaged: {fault}")
             for seed in range(arguments.seed, arguments.seed + arguments.count):

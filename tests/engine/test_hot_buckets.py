@@ -40,7 +40,15 @@ def count_similar_kept(result: nk.results.DedupResult, table: pa.Table, threshol
         {tuple(words[i : i + 3]) for i in range(len(words) - 2)}
         for words in (text.split() for text in table["text"].filter(pa.array(kept)).to_pylist())
     ]
-    return sum(len(a & b) >= threshold * len(a | b) - 1e-9 for a, b in combinations(shingles, 2))
+    numbers: dict[tuple[str, ...], int] = {}
+    contains = np.zeros((len(shingles), sum(map(len, shingles))), np.float32)
+    for document, own in enumerate(shingles):
+        contains[document, [numbers.setdefault(shingle, len(numbers)) for shingle in own]] = 1
+    contains = contains[:, : len(numbers)]
+    shared = contains @ contains.T
+    sizes = contains.sum(axis=1)
+    union = sizes[:, None] + sizes[None, :] - shared
+    return int(np.triu(shared >= threshold * union - 1e-9, 1).sum())
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -95,7 +95,9 @@ def test_read_only_installation_is_used(site: Path, tmp_path: Path) -> None:
             path.chmod(0o755)
 
 
-@pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
+@pytest.mark.parametrize(
+    "damage", [cut, flip, pytest.param(lambda content: b"", marks=pytest.mark.full)]
+)
 def test_damaged_code_is_compiled_again(
     site: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:

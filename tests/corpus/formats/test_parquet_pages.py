@@ -1,5 +1,6 @@
 """Tests of parquet columns with long values, large pages and dictionaries."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,16 @@ POOLS: list[pa.MemoryPool] = []
 """The pools whose peaks were measured. What was allocated from them may be freed later."""
 
 
+@cache
+def random_letters() -> np.ndarray:
+    """Returns letters that do not compress, for all files."""
+    return np.random.default_rng(1).integers(32, 127, 11 << 20, np.uint8)
+
+
 def write_long_values(path: Path, column: str, values: int, size: int, **options: Any) -> None:
     """Writes rows of which some have long values in a column, and a row of another row group."""
-    rng = np.random.default_rng(size)
-    long = rng.integers(32, 127, (values, size // values), np.uint8)
+    letters = random_letters()[: size // values * values]
+    long = letters.reshape(values, size // values)
     small = [f"small text number {at}" for at in range(10 + values)]
     table = pa.table({"text": small, "copied": small})
     place = table.column_names.index(column)
