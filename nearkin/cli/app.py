@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import copy
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -175,6 +175,12 @@ app = typer.Typer(
 )
 
 
+@cache
+def root_command() -> Any:
+    """Returns the group of all commands, each of which is made at its first call."""
+    return get_command(app)
+
+
 def main() -> None:
     """Runs the command line of the process and exits."""
     OWNS_PROCESS.set(True)
@@ -195,7 +201,7 @@ def run(arguments: list[str]) -> int:
     try:
         ARGUMENTS.set(tuple(arguments))
         with settings_named_as(SettingForm.OPTION), restored_output():
-            code = run_typer(app, arguments, "nearkin") or DONE
+            code = run_typer(root_command(), arguments, "nearkin") or DONE
             # Help pages, versions and commands with an exit code of their own end before the flush
             # of `with_clean_ending`.
             sys.stdout.flush()
