@@ -210,8 +210,7 @@ def list_commands() -> Iterator[str]:
     from nearkin.cli.app import all_entries
     from nearkin.cli.command_table import COMMANDS as ENTRIES
 
-    for entry in (*ENTRIES, *all_entries()):
-        yield entry.path
+    yield from dict.fromkeys(entry.path for entry in (*ENTRIES, *all_entries()))
 
 
 def find_faults() -> list[str]:

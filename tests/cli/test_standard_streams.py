@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from nearkin.cli import app
 from nearkin.cli.standard_streams import StandardStream
 from nearkin.runtime.compilation import ANNOUNCEMENT
 from tests.cli.conftest import run
+from tests.prepared_process import prepared_line
 
 
 @pytest.mark.parametrize(
@@ -47,8 +49,13 @@ def test_run_completes_if_its_output_is_not_read(
 
 
 def test_full_standard_output_is_an_error(documents: Path, tmp_path: Path) -> None:
-    line = f"{sys.executable} -m nearkin dedup {documents} --out {tmp_path}/out --json > /dev/full"
-    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    line = prepared_line("nearkin", "dedup", str(documents), "--out", f"{tmp_path}/out", "--json")
+    ended = subprocess.run(
+        ["bash", "-c", f"{shlex.join(line)} > /dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == app.FAILED
     # a first command on a machine announces the compilation of kernels
     lines = [line for line in ended.stderr.splitlines() if ANNOUNCEMENT not in line]

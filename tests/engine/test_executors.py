@@ -34,13 +34,16 @@ def processes() -> Iterator[Processes]:
     executor.close()
 
 
+DOCUMENTS = 6_000
+
+
 @cache
 def documents() -> pa.Table:
     """Returns 6,000 documents, of which many are copies or near-copies, and some are rejected."""
     rng = np.random.default_rng(3)
     words = np.array([f"word{number}" for number in range(800)])
     texts: list[str | None] = []
-    for number in range(6_000):
+    for number in range(DOCUMENTS):
         text = " ".join(rng.choice(words, 30))
         if number < 200:
             text = " ".join([*words[:29], str(number)])
@@ -68,8 +71,9 @@ def write_lines(folder: Path, table: pa.Table) -> None:
 
 
 def write_compressed_lines(folder: Path, table: pa.Table) -> None:
+    rows = -(-len(table) // 3)
     for number in range(3):
-        part = table.slice(2_000 * number, 2_000).to_pandas()
+        part = table.slice(rows * number, rows).to_pandas()
         part.to_json(folder / f"{number}.jsonl.gz", orient="records", lines=True)
 
 
@@ -299,14 +303,17 @@ REFERENCES: dict[str, dict[str, Any]] = {
 }
 
 
-def make_reference(job: Job, parts: int, name: str, *, saves_hashes: bool) -> Job:
+def make_reference(
+    job: Job, parts: int, name: str, *, saves_hashes: bool, count: int = DOCUMENTS
+) -> Job:
     """Returns a job over one half of the documents, whose reference is the other half.
 
     Args:
         name: Name of the reference: `files`, or `run` for a finished run.
+        count: Number of documents, the first ones.
     """
     folder = job.out.parent
-    table = documents()
+    table = documents()[:count]
     rows = pa.array(np.arange(len(table)) % 2 == 0)
     write_parts(folder / "in", table.filter(rows), parts)
     write_parts(folder / "old", table.filter(pa.compute.invert(rows)), parts)

@@ -273,7 +273,8 @@ def test_comparison_with_a_reference_does_not_depend_on_an_object_store(
 ) -> None:
     monkeypatch.setattr("nearkin.engine.reference.SMALL_CORPUS", 0)
     options = RunOptions(spec=nk.Spec(), workers=2, max_removed=1.0)
-    job = make_reference(make_job(tmp_path, options), 2, reference, saves_hashes=True)
+    job = make_job(tmp_path, options)
+    job = make_reference(job, 2, reference, saves_hashes=True, count=1200)
     run_dedup(job, Silent())
     elsewhere = replace(job, out=tmp_path / "out", executor=apart)
     run_dedup(elsewhere, Silent())
