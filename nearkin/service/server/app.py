@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -284,7 +287,24 @@ def create_worker_app() -> FastAPI:
     """Creates the application of a worker process from the settings in the environment."""
     settings = ServerSettings.read()
     prepare_process(settings)
+    end_with_parent()
     return create_app(settings)
+
+
+def end_with_parent() -> None:
+    """Stops this process when its parent has ended, even if that was killed.
+
+    Workers without a parent would keep the port, and answer in place of a new server.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def prepare_process(settings: ServerSettings) -> None:

@@ -152,7 +152,7 @@ def _open_index(settings: ServerSettings) -> Index:
         )
         resources = SpecResources(secret)
         try:
-            return Index.open(
+            index = Index.open(
                 settings.urls,
                 settings=keyed,
                 resources=resources,
@@ -160,6 +160,12 @@ def _open_index(settings: ServerSettings) -> Index:
                 decisions=settings.decisions,
                 warm_up=False,
             )
+            if is_created:
+                log.warning(
+                    "secret key created; keep a copy, because the index cannot be used without it",
+                    extra={"file": settings.key_file, "key_id": secret.id},
+                )
+            return index
         except IncompatibleError:
             # the index exists already, with another key or without one, so that a new key is
             # useless
@@ -262,10 +268,6 @@ def _read_or_create_key(settings: ServerSettings) -> tuple[HashKey, bool] | None
     path = Path(settings.key_file)
     with _key_errors(path):
         write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
-    fields = {"file": settings.key_file, "key_id": secret.id}
-    log.warning(
-        "secret key created; keep a copy, because the index cannot be used without it", extra=fields
-    )
     return secret, True
 
 

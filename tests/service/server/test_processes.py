@@ -94,6 +94,21 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         assert {client.get(f"/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
 
 
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    """They would keep the port, and answer in place of the next server."""
+    with server(tmp_path, "--workers", "2") as (url, process):
+        process.kill()
+        process.wait(300)
+        port = int(url.rpartition(":")[2])
+
+        def is_free() -> bool:
+            with socket.socket() as free:
+                free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                return free.connect_ex(("127.0.0.1", port)) != 0
+
+        wait_until(is_free, "no worker answers")
+
+
 @pytest.mark.usefixtures("restored_process")
 def test_key_file_is_private_and_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

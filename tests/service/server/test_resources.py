@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.service.server.app import create_app
@@ -94,6 +95,17 @@ def test_memory_store_needs_no_key_file_and_gives_no_warning(
         assert index.spec.key_id is not None
     assert caplog.records == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_key_is_announced_for_an_index_without_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    nk.Index.open(url).close()
+    with open_index(key_settings(tmp_path, url)) as index:
+        assert index.spec.key_id is None
+    assert not any("secret key" in record.getMessage() for record in caplog.records)
+    assert not (tmp_path / "new.key").exists()
 
 
 def test_created_key_is_logged_with_its_id(

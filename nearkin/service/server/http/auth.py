@@ -69,6 +69,11 @@ class Authenticator:
                     "too many invalid tokens were sent from this address",
                     retry_after=wait,
                 )
+            raise ProblemError(
+                "unauthenticated",
+                "the token is unknown, revoked or expired; create another one with nearkin server "
+                "token create",
+            )
         raise ProblemError(
             "unauthenticated",
             "send the header Authorization: Bearer TOKEN; create a token with nearkin server token "
