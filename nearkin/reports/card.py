@@ -51,8 +51,9 @@ def render_section(data: ReportData, inputs: Sequence[str]) -> str:
         *_method_rows(data),
         ("Recall of the pairs at the threshold", _describe_recall(data)),
         *_loss_rows(data),
-        ("Inputs", _list_inputs(inputs)),
     ]
+    if inputs:
+        rows.append(("Inputs", _list_inputs(inputs)))
     table = [f"| {_escape(name)} | {value} |" for name, value in rows]
     lines = [BEGIN, "## Deduplication", "", sentence, "", "| | |", "| --- | --- |", *table, "", END]
     return "\n".join(lines) + "\n"

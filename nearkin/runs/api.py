@@ -100,6 +100,7 @@ def dedup(
     preset: str | None = None,
     keep: str | Callable[..., object] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     against: Any = None,
     only_against: bool = False,
     scope: str | None = None,
@@ -136,6 +137,8 @@ def dedup(
             data in memory, a function of the rows of a cluster (dictionaries, in keep order),
             which returns the row to keep or its id. The default is `length desc`.
         out: New folder or file to which the result is written, as `DedupResult.write` does.
+        overwrite: Whether an earlier result in the folder may be replaced. A folder with other
+            files, and a single file, never are.
         against: The reference: data as above with the same columns; or the path of a finished run,
             for its kept documents; or the URL of an index of the same Spec. Documents that repeat
             one of it are removed, and those of the reference never are.
@@ -235,7 +238,7 @@ def dedup(
             result.report_data.require_precision(run.options.expected_precision)
     log_warnings(result.warnings)
     if out is not None:
-        result.write(out)
+        result.write(out, overwrite=overwrite)
     return result
 
 
@@ -250,6 +253,7 @@ def pairs(
     preset: str | None = None,
     keep: str | Callable[..., object] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     relation: str | None = None,
     expand_exact: bool = False,
     work: str | Path | None = None,
@@ -272,6 +276,7 @@ def pairs(
         keep: Keep policy, for example `source:gold>web, quality desc, length desc`. The default
             is `length desc`.
         out: New file to which the pairs are written, as `PairsResult.write` does.
+        overwrite: Whether an earlier file of pairs may be replaced there.
         relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
             document (id_b) contains at least a share of `threshold`, or for which `accept` holds
             if id_a were removed in favor of id_b. The default is that of the settings, or
@@ -320,7 +325,7 @@ def pairs(
     result = PairsResult.from_run(run, table, found_pairs.copies, tuple(warnings))
     finished.folder.remove()
     if out is not None:
-        result.write(out)
+        result.write(out, overwrite=overwrite)
     return result
 
 

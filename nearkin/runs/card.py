@@ -9,7 +9,7 @@ from nearkin.corpus.remote_errors import HUB
 from nearkin.errors import UsageError
 from nearkin.reports.card import insert_section, render_metadata, render_section
 from nearkin.reports.files import read_report
-from nearkin.runs.run_record import RUN, read_run_record
+from nearkin.runs.run_record import RUN, FileRun, read_run_record
 from nearkin.runtime.files import disk_errors, require_file_path, write_durably
 
 REPOSITORY = re.compile(rf"^(?P<url>{HUB}://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<commit>[^/]+))/")
@@ -20,14 +20,16 @@ class DatasetCard:
     """The card of the dataset that a run made."""
 
     def __init__(self, run: Path) -> None:
-        files = read_run_record(run / RUN).require_files(run)
-        if files.command != "dedup":
-            raise UsageError(
-                f"{run} is the output of nearkin {files.command}; a card describes a "
-                "dataset that nearkin dedup made"
-            )
+        record = read_run_record(run / RUN)
+        self._inputs: Sequence[InputRecord] = ()
+        if isinstance(record, FileRun):
+            if record.command != "dedup":
+                raise UsageError(
+                    f"{run} is the output of nearkin {record.command}; a card describes a "
+                    "dataset that nearkin dedup made"
+                )
+            self._inputs = record.inputs
         self._data = read_report(run)
-        self._inputs = files.inputs
 
     @property
     def section(self) -> str:

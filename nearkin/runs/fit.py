@@ -10,6 +10,7 @@ import pyarrow as pa
 from nearkin.corpus import Columns, Corpus, detect_dimensions
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of
+from nearkin.errors import UsageError
 from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.golden import (
     GoldenSet,
@@ -34,7 +35,7 @@ from nearkin.settings.keywords import ReadKeywords
 @check_arguments
 def fit(
     data: Any,
-    labels: str | Path | GoldenSet | Mapping[str, str],
+    labels: str | Path | GoldenSet | Mapping[str, str] | None = None,
     *,
     id: str | None = None,
     text: str | Sequence[str] | None = None,
@@ -101,6 +102,8 @@ def fit(
         workers_or_cores(workers),
         across,
     )
+    if labels is None:
+        raise UsageError("fit needs labels; nk.choose(data) chooses settings without them")
     if isinstance(labels, GoldenSet):
         golden = labels
     elif isinstance(labels, Mapping):

@@ -226,10 +226,11 @@ def write_result(
     readers: Readers,
     output: DocumentOutput,
     *,
+    overwrite: bool = False,
     excerpts: ExcerptCollector | None = None,
     cuts: "KeptCuts | None" = None,
 ) -> Path:
-    """Writes the outputs of a run of the library into a new folder.
+    """Writes the outputs of a run of the library into a folder, which may replace a result.
 
     The kept rows of a table are written to kept/documents.parquet.
 
@@ -237,8 +238,7 @@ def write_result(
         collect: Returns the report. It is called after the documents are copied.
         excerpts: Receives the documents that the report quotes while files are copied, or None.
     """
-    if os.path.lexists(folder):
-        raise UsageError(f"{folder} exists; choose another folder")
+    require_output_free(folder, resume=False, overwrite=overwrite)
     if isinstance(run.corpus, FileCorpus):
         require_apart(folder, [file.path for file in run.corpus.files])
         output.require_usable(
@@ -250,7 +250,7 @@ def write_result(
         output.require_new_columns(
             run.corpus, run.columns, run.options, compares_others=run.compares_others
         )
-    with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
+    with claimed(folder, "write", replaces=overwrite) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
         staging.mkdir(parents=True)
         if output.has_copies:
@@ -283,7 +283,7 @@ def write_result(
             "spec": record.spec_json,
             "parameters": record.parameters,
         }
-        claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
+        claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=overwrite)
     return folder
 
 

@@ -622,6 +622,7 @@ class DedupResult(TableResult):
         folder: str | Path,
         readable_by: str = "owner",
         *,
+        overwrite: bool = False,
         output: str = "kept",
         codec: str = "same",
         sizes: bool = False,
@@ -636,6 +637,8 @@ class DedupResult(TableResult):
             folder: A new folder; or a new file whose suffix is .parquet, .csv, .tsv, .jsonl or
                 .arrow, or one of the texts with .gz, .zst, .bz2 or .lz4.
             readable_by: Users who may read it: `owner`, `group` or `everyone`.
+            overwrite: Whether an earlier result in the folder may be replaced. A folder with
+                other files, and a single file, never are.
             output: What a folder holds of the documents: `kept` for copies of the inputs without
                 the removed rows, `ids` for removed.parquet with the removed ids, `none` for
                 neither.
@@ -674,6 +677,7 @@ class DedupResult(TableResult):
             Path(folder),
             readers,
             documents,
+            overwrite=overwrite,
             excerpts=excerpts,
             cuts=self._cuts,
         )
@@ -1161,13 +1165,16 @@ class PairsResult(TableResult):
         return self.located.read(count)
 
     @check_arguments
-    def write(self, path: str | Path, readable_by: str = "owner") -> Path:
+    def write(
+        self, path: str | Path, readable_by: str = "owner", *, overwrite: bool = False
+    ) -> Path:
         """Writes the pairs into one file, as `nearkin pairs` does.
 
         Args:
             path: A new file whose suffix is .parquet, .csv, .tsv, .jsonl or .arrow, or one of the
                 texts with .gz, .zst, .bz2 or .lz4. Without a suffix, it is a parquet file.
             readable_by: Users who may read it: `owner`, `group` or `everyone`.
+            overwrite: Whether an earlier file of pairs may be replaced. Other files never are.
 
         Returns:
             The file.
@@ -1185,6 +1192,7 @@ class PairsResult(TableResult):
             self.missing,
             readers,
             copies=self.statistics[COPIES],
+            overwrite=overwrite,
         )
 
     @property

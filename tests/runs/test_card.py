@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import nearkin as nk
 from nearkin.reports.card import BEGIN
 from tests.cli.conftest import run
 
@@ -28,6 +29,16 @@ def test_the_section_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "1 of 3 documents kept" in printed
     assert "| Inputs | `docs.jsonl` |" in printed
     assert str(folder) not in printed
+
+
+def test_a_result_of_the_library_has_a_card(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nk.dedup(["one two three four five"] * 3, out=tmp_path / "run")
+    assert run("card", tmp_path / "run") == 0
+    printed = capsys.readouterr().out
+    assert "1 of 3 documents kept" in printed
+    assert "Inputs" not in printed
 
 
 def test_the_section_is_written_once_into_a_readme(folder: Path, tmp_path: Path) -> None:

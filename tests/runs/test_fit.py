@@ -32,6 +32,11 @@ def test_written_settings_are_read_by_runs(fitted: nk.results.FitResult, tmp_pat
     assert nk.dedup(CORPUS.table, id="id", settings=path).kept.sum() == 10
 
 
+def test_a_fit_without_labels_names_the_choice_without_them() -> None:
+    with pytest.raises(nk.UsageError, match=r"nk\.choose\(data\)"):
+        nk.fit(["a b c", "a b d"])
+
+
 def test_few_labels_are_reported_with_the_interval(fitted: nk.results.FitResult) -> None:
     assert fitted.held_out is not None
     assert fitted.held_out.f1.low < 0.9

@@ -573,3 +573,19 @@ def test_the_table_of_a_tuning_has_its_operating_points() -> None:
         assert table[name].to_pylist() == [getattr(point, name) for point in tuning.points]
     halves = [point.similarities[1] for point in tuning.points]
     assert table["similarities.0.5"].to_pylist() == halves
+
+
+def test_a_result_in_a_folder_is_replaced_if_asked(tmp_path: Path) -> None:
+    texts = ["a b c d e", "a b c d e"]
+    for _ in range(2):
+        nk.dedup(texts, out=tmp_path / "run", overwrite=True)
+    with pytest.raises(nk.UsageError, match="overwrite"):
+        nk.dedup(texts, out=tmp_path / "run")
+    (tmp_path / "run" / "own.txt").write_text("mine")
+    with pytest.raises(nk.UsageError, match=r"own\.txt"):
+        nk.dedup(texts, out=tmp_path / "run", overwrite=True)
+    for _ in range(2):
+        nk.pairs(texts, out=tmp_path / "pairs.parquet", overwrite=True)
+    (tmp_path / "other.parquet").write_bytes(b"other")
+    with pytest.raises(nk.UsageError, match="never replaced"):
+        nk.pairs(texts, out=tmp_path / "other.parquet", overwrite=True)
