@@ -246,11 +246,10 @@ def warn_of_reference(run: "Run") -> list[str]:
             f"{name_setting('against')}, and {name_setting('scope')} of an index"
         )
     if stats.rejected:
-        rows = "row" if stats.rejected == 1 else "rows"
+        rows = "row was" if stats.rejected == 1 else "rows were"
         warnings.append(
-            f"{stats.rejected:,} {rows} of the reference could not be read, so no document was "
-            f"compared with {'it' if stats.rejected == 1 else 'them'}; correct the reference, then "
-            "run again"
+            f"{stats.rejected:,} {rows} rejected among those of the reference; the documents were "
+            "compared with all others"
         )
     if stats.hot_buckets:
         warnings.append(

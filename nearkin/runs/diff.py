@@ -25,6 +25,10 @@ NONE = -1
 """The number of a document or cluster that a run does not have."""
 
 
+COUNTED = ("frequencies", "cut")
+"""The entries of a Spec that name counts over a corpus."""
+
+
 class DocumentChange(StrEnum):
     """A change of a document between two runs."""
 
@@ -239,6 +243,9 @@ def find_differences(first: RunRecord, second: RunRecord) -> list[SettingDiffere
 def _list_settings(record: RunRecord) -> Mapping[str, object]:
     """Returns what decides the result of a run apart from its inputs."""
     settings = {**record.spec_json, **record.parameters}
+    # those that a run counted follow from its inputs
+    for name in COUNTED:
+        settings.pop(name, None)
     if isinstance(record, FileRun):
         settings |= {f"column {name}": value for name, value in record.columns.items()}
         settings["decisions"] = record.decisions and record.decisions.fingerprint

@@ -42,7 +42,7 @@ def require_memory(memory: int) -> None:
     if memory < LEAST_MEMORY:
         raise UsageError(
             f"{name_setting('memory', memory)} is too small; a run needs at least "
-            f"{LEAST_MEMORY >> 20} MiB"
+            f"{LEAST_MEMORY >> 20}MiB ({LEAST_MEMORY:,} bytes)"
         )
 
 

@@ -51,7 +51,7 @@ FAULTS = [
     (["dedup", "DOCS", "--out", "x", "--memory", "lots"], "memory 'lots' is not a size"),
     (
         ["dedup", "DOCS", "--out", "x", "--memory", "10MB"],
-        "a run needs at least 512 MiB",
+        "a run needs at least 512MiB",
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],

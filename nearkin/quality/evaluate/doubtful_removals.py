@@ -204,12 +204,13 @@ class DoubtfulRemovals:
         """Returns what to do if the doubtful removals are wrong, without an end."""
         if self.advised_threshold is None:
             return (
-                "compare other columns or fields if they are: no threshold leaves few doubtful "
-                "removals"
+                "compare other columns or fields if they are distinct: no threshold leaves few "
+                "doubtful removals"
             )
         return (
-            f"raise {name_setting('threshold')} if they are: at {self.advised_threshold:g}, at "
-            f"most {format_percent(FEW_DOUBTFUL)} of the removals are doubtful"
+            f"raise {name_setting('threshold')} if they are distinct: at "
+            f"{self.advised_threshold:g}, at most {format_percent(FEW_DOUBTFUL)} of the removals "
+            "are doubtful"
         )
 
     def to_record(self) -> dict[str, object]:
