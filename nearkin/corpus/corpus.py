@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -268,15 +269,12 @@ class FileCorpus:
         with rows, files whose encoding was guessed, and workbooks with other sheets or merged
         cells.
         """
-        texts = [file for file in self.files if self.format_of(file) is TEXT]
-        searched_texts = [file for file in texts if file.path in self._searched]
+        texts = self._texts_beside_tables()
         doubts = []
-        if searched_texts and len(texts) < len(self.files) and not columns.lines:
-            pattern = f"*{searched_texts[0].suffix or searched_texts[0].name}"
+        if texts and not columns.lines:
             doubts.append(
-                f"read {_name_with_others(searched_texts)} as one text each, because the suffix is "
-                f"not that of a file with rows; leave such files out with "
-                f"{name_setting('exclude')}, for example {name_setting('exclude', [pattern])}"
+                f"read {_name_with_others(texts)} as one text each, because the suffix is not that "
+                f"of a file with rows; {_advise_to_exclude(texts)}"
             )
         guessed = [
             file
@@ -304,28 +302,53 @@ class FileCorpus:
         if columns in self._checked:
             return
         fields: dict[str, FieldSample] = {}
+        texts = {file.path for file in self._texts_beside_tables()}
+        unusable = []
         for file in self.files:
-            form = self.format_of(file)
-            own_columns = columns.with_partitions(file.partitions)
-            schema: pa.Schema | None = None
             try:
-                with decoding():
-                    _require_usable_compression(file, form, columns)
-                    if isinstance(form, ColumnarFormat):
-                        schema = form.schema(file)
-                        names: list[str] | None = _list_schema_columns(schema, columns)
-                    else:
-                        names = self._column_names(file, columns, fields)
-            except DamageError:
-                continue
-            if names is not None:
-                _require(own_columns, names, file)
-            if schema is not None:
-                _require_types(schema, own_columns, file.shown_path)
-            if isinstance(form, Avro):
-                form.require_types(file, own_columns)
+                self._check_file(file, columns, fields)
+            except UsageError:
+                if file.path not in texts:
+                    raise
+                unusable.append(file)
+        if unusable:
+            raise UsageError(
+                f"cannot read {_name_with_others(unusable)} beside files with rows, because the "
+                f"suffix is not that of one; {_advise_to_exclude(unusable)}"
+            )
         self._require_fields(columns, fields)
         self._checked.add(columns)
+
+    def _check_file(
+        self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
+    ) -> None:
+        """Checks what can be known about one file, and adds the sample of a file of JSON."""
+        form = self.format_of(file)
+        own_columns = columns.with_partitions(file.partitions)
+        schema: pa.Schema | None = None
+        try:
+            with decoding():
+                _require_usable_compression(file, form, columns)
+                if isinstance(form, ColumnarFormat):
+                    schema = form.schema(file)
+                    names: list[str] | None = _list_schema_columns(schema, columns)
+                else:
+                    names = self._column_names(file, columns, fields)
+        except DamageError:
+            return
+        if names is not None:
+            _require(own_columns, names, file)
+        if schema is not None:
+            _require_types(schema, own_columns, file.shown_path)
+        if isinstance(form, Avro):
+            form.require_types(file, own_columns)
+
+    def _texts_beside_tables(self) -> list[InputFile]:
+        """Returns the files of one text that a folder or a pattern contributed beside others."""
+        texts = [file for file in self.files if self.format_of(file) is TEXT]
+        if len(texts) == len(self.files):
+            return []
+        return [file for file in texts if file.path in self._searched]
 
     def list_columns(self, columns: Columns) -> set[str]:
         """Returns the columns of lists of the first file that can be read, with paths."""
@@ -802,6 +825,15 @@ def describe_skipped_records(counts: Mapping[str, int]) -> list[str]:
         f"skipped {count:,} {kind} {'record' if count == 1 else 'records'}, {SKIPPED_RECORDS[kind]}"
         for kind, count in sorted(counts.items())
     ]
+
+
+def _advise_to_exclude(files: Sequence[InputFile]) -> str:
+    """Returns the remedy for files that should not be read, with a pattern for each suffix."""
+    patterns = {}
+    for file in files:
+        name = PurePosixPath(file.name)
+        patterns[name.name if file.compression or not name.suffix else f"*{name.suffix}"] = True
+    return f"leave such files out with {name_setting('exclude', list(patterns)[:5])}"
 
 
 def _name_with_others(files: Sequence[InputFile]) -> str:

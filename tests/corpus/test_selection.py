@@ -111,7 +111,36 @@ def test_texts_beside_data_files_of_a_folder_are_a_warning(folder: Path) -> None
     corpus = FileCorpus.open([str(folder)])
     (warning,) = corpus.describe_doubts(Columns())
     assert "read 'README.md' and 1 more as one text each" in warning
-    assert "exclude=['*.md']" in warning
+    assert "exclude=['*.md', '*.txt']" in warning
+
+
+@pytest.mark.parametrize("columns", [Columns(id="id"), Columns(text="body")])
+def test_texts_that_lack_a_column_of_the_tables_are_named_with_the_remedy(
+    columns: Columns, folder: Path
+) -> None:
+    for name, content in (("a.csv", "id,body,text\n"), ("b.jsonl", ""), ("LICENSE", "free")):
+        (folder / name).write_text(content)
+    for path in ("old/a.csv", "sub/deep/c.csv"):
+        (folder / path).write_text("id,body,text\n")
+    message = (
+        r"cannot read 'LICENSE' and 2 more beside files with rows, .* leave such files out with "
+        r"exclude=\['LICENSE', '\*\.md', '\*\.txt'\]"
+    )
+    with pytest.raises(UsageError, match=message):
+        FileCorpus.open([str(folder)]).check(columns)
+    selection = Selection(exclude=("LICENSE", "*.md", "*.txt"))
+    FileCorpus.open([str(folder)], selection=selection).check(columns)
+
+
+def test_faults_of_tables_are_told_before_texts_that_lie_beside_them(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.csv has no column 'txt'.* did you mean 'text'"):
+        FileCorpus.open([str(folder)]).check(Columns(text="txt"))
+
+
+def test_a_picture_beside_tables_is_named_with_the_remedy(folder: Path) -> None:
+    (folder / "old" / "Photo.PNG").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    with pytest.raises(UsageError, match=r"read 'old/Photo.PNG' beside .* exclude=\['\*\.PNG'\]"):
+        FileCorpus.open([str(folder)]).check(Columns())
 
 
 def test_folder_of_texts_and_named_texts_are_no_warning(folder: Path) -> None:
