@@ -386,7 +386,7 @@ def _sketch_reference(run: Run, reference: Reference, number: int) -> Run:
     """Returns a run over a reference after its sketch stage, which is not repeated."""
     folder = run.work.folder(AGAINST) / f"{number}"
     if (folder / MANIFEST).exists():
-        work = WorkFolder.resume(folder, {})
+        work = WorkFolder.resume(folder)
     else:
         work = WorkFolder.create(folder, {}, durable=run.work.durable)
     if reference.saved is not None:

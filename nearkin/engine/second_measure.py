@@ -193,7 +193,7 @@ def _run_second(run: Run, first: Clustering) -> SecondRun:
     )
     folder = run.work.path / "then"
     if (folder / MANIFEST).exists():
-        work = WorkFolder.resume(folder, {})
+        work = WorkFolder.resume(folder)
     else:
         work = WorkFolder.create(folder, {}, durable=run.work.durable)
     rank = np.asarray(run.work.load("rank"))

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
 import numpy as np
@@ -121,23 +121,13 @@ class WorkFolder:
         return work
 
     @classmethod
-    def resume(cls, path: Path, identity: Mapping[str, object]) -> "WorkFolder":
+    def resume(cls, path: Path) -> "WorkFolder":
         """Opens the work folder of an interrupted run.
 
         If the files of a stage differ from the manifest, this stage and all later ones are run
         again.
         """
         manifest = read_manifest(path)
-        difference = first_difference(manifest["identity"], json.loads(json.dumps(identity)))
-        if not difference and manifest.get("nearkin") != VERSION:
-            difference = (
-                f"it was begun by nearkin {manifest.get('nearkin')} and this is nearkin {VERSION}"
-            )
-        if difference:
-            raise UsageError(
-                f"cannot resume {path}: {difference}. Run with {name_flag('overwrite')} to start "
-                "again"
-            )
         # Workers of the killed run may still do its tasks.
         for name in UNFINISHED:
             delete_shared_folder(path / name)
@@ -169,11 +159,6 @@ class WorkFolder:
     def done(self, stage: str) -> StageRecord | None:
         """Returns the record of a finished stage, or None if it has not finished."""
         return self.manifest["stages"].get(stage)
-
-    @property
-    def has_results(self) -> bool:
-        """True if resuming the run saves work, compared with starting again."""
-        return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager
     def stage(self, name: str, workers: int = 1) -> Iterator[dict[str, object]]:
@@ -300,19 +285,6 @@ def _compute_checksums(folder: Path, names: Sequence[str], workers: int) -> dict
 
 def _without(files: dict[str, str], names: Container[str]) -> dict[str, str]:
     return {name: checksum for name, checksum in files.items() if name not in names}
-
-
-def first_difference(before: Any, now: Any, where: str = "") -> str | None:
-    """Describes the first difference of two JSON values."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            difference = first_difference(
-                before.get(key), now.get(key), f"{where}.{key}" if where else str(key)
-            )
-            if difference:
-                return difference
-        return None
-    return None if before == now else f"{where} was {before!r} and is {now!r}"
 
 
 def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.ndarray:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine import result_tables
+from nearkin.engine.changed_settings import describe_change
 from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
@@ -20,7 +21,6 @@ from nearkin.engine.run import Run
 from nearkin.engine.second_measure import second_pair_batches
 from nearkin.engine.sketching import REJECTED
 from nearkin.engine.stats import StageRecords
-from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.collect import summary_counts
 from nearkin.reports.excerpts import ExcerptCollector
@@ -49,7 +49,6 @@ from nearkin.runs.run_record import (
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import (
-    MANIFEST,
     RESULT,
     Claim,
     claimed,
@@ -74,21 +73,18 @@ SKIPPED_LISTED = 1000
 def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
     """Requires that an output folder can be written.
 
-    Neither the folder nor the work folder of an interrupted run may exist, unless the run may be
-    resumed or its output replaced.
+    It may exist only if a run may be resumed or its output replaced.
     """
-    work_folder = work_folder_of(out)
-    require_work_folder(work_folder)
-    if overwrite and os.path.lexists(out):
-        require_replaceable_folder(out)
-    if resume or overwrite:
+    require_work_folder(work_folder_of(out))
+    if not os.path.lexists(out):
         return
-    for shown, path in ((out, out), (work_folder, work_folder / MANIFEST)):
-        if os.path.lexists(path):
-            raise UsageError(
-                f"{shown} exists; continue it with {name_flag('resume')}, replace it with "
-                f"{name_flag('overwrite')}, or choose another {name_setting('out')}"
-            )
+    if overwrite:
+        require_replaceable_folder(out)
+    elif not resume:
+        raise UsageError(
+            f"{out} exists; continue it with {name_flag('resume')}, replace it with "
+            f"{name_flag('overwrite')}, or choose another {name_setting('out')}"
+        )
 
 
 def require_suffix(out: Path, suffix: str, kind: str, option: str = "out") -> None:
@@ -165,9 +161,9 @@ def require_same_request(
             f"{job.out} is not the output of a run that can be resumed; choose another "
             f"{name_setting('out')}"
         )
-    if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
+    if difference := describe_change(marker["identity"], json.loads(json.dumps(identity))):
         raise UsageError(
-            f"{job.out} is finished and was made with other settings: {difference}; replace it "
+            f"{job.out} is finished and was made with {difference}; replace it "
             f"with {name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
     if change := find_change():

@@ -20,6 +20,7 @@ from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.engine import result_tables
+from nearkin.engine.changed_settings import describe_change
 from nearkin.engine.containment import (
     estimate_missing_contained,
     find_contained,
@@ -30,7 +31,6 @@ from nearkin.engine.options import DEFAULT_PAIR_BUDGET, RunOptions
 from nearkin.engine.result_schema import CONTAINED, PAIRS
 from nearkin.engine.run import Run
 from nearkin.engine.stats import CollapseStats, MissingPairsStats, Stage, StageRecords
-from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -330,12 +330,6 @@ def require_pairs_output(
     TableFile.require(out)
     replaceable = overwrite or resume
     require_file_output(out, is_pairs_file, "a file of pairs", inputs, overwrite=replaceable)
-    work_folder = work_folder_of(out)
-    if (work_folder / MANIFEST).exists() and not replaceable:
-        raise UsageError(
-            f"{work_folder} was left by a run; continue it with {name_flag('resume')}, or start "
-            f"again with {name_flag('overwrite')}"
-        )
 
 
 def _count_finished_pairs(
@@ -353,12 +347,12 @@ def _count_finished_pairs(
             f"{name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
     recorded = json.loads(recorded_footer)
-    difference = first_difference(recorded["identity"], json.loads(json.dumps(identity)))
+    difference = describe_change(recorded["identity"], json.loads(json.dumps(identity)))
     change = None if difference else find_first_change(recorded["inputs"], corpus)
     if difference or change:
         if (job.work_folder / MANIFEST).exists():
             return None
-        reason = f"was made with other settings: {difference}" if difference else str(change)
+        reason = f"was made with {difference}" if difference else str(change)
         raise UsageError(
             f"{job.out} is finished and {reason}; replace it with {name_flag('overwrite')}, or "
             f"choose another {name_setting('out')}"

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.acceptance import text_facts_of
+from nearkin.engine.changed_settings import describe_change
 from nearkin.engine.documents import arrays_of
 from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import SET_FILES, SavedSets
-from nearkin.engine.work_folder import WorkFolder, first_difference
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
@@ -194,9 +195,9 @@ def _with_saved_run(job: Job, saved: SavedRun) -> Job:
         requested = json.loads(wanted.to_json())
         kept = json.loads(saved.spec.to_json())
         raise UsageError(
-            f"the request contradicts the saved run {saved.folder}: "
-            f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
-            "the saved run"
+            f"the request contradicts the saved run {saved.folder}, which was made with "
+            f"{describe_change({'spec': kept}, {'spec': requested})}; leave it out, or run on the "
+            "inputs of the saved run"
         )
     if job.settings.sketched_fields != saved.options.sketched_fields:
         raise UsageError(

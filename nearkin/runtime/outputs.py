@@ -47,6 +47,8 @@ MANIFEST = "manifest.json"
 
 Without it there is nothing to resume.
 """
+CHECKPOINT = "sketch/checkpoint.json"
+"""The file of a work folder that records how much of the first stage is complete."""
 LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks. It names the holder."""
 GENERATOR = b'name="generator" content="nearkin"'
@@ -72,6 +74,15 @@ def is_output(folder: Path) -> bool:
 def is_work_folder(folder: Path) -> bool:
     """Returns True if a folder is the work folder of a run, also of an interrupted one."""
     return (folder / LOCK).is_file()
+
+
+def holds_results(work_folder: Path) -> bool:
+    """Returns whether a work folder holds results that a run need not make again."""
+    try:
+        stages = json.loads((work_folder / MANIFEST).read_bytes())["stages"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(stages) or (work_folder / CHECKPOINT).exists()
 
 
 def work_folder_of(out: Path, option: str = "out") -> Path:
@@ -503,7 +514,7 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
     The folder is cleared first, and deleted afterwards in any case.
     """
     claim = Claim.take(out, command)
-    if not replaces and (claim.path / MANIFEST).exists():
+    if not replaces and holds_results(claim.path):
         claim.release()
         raise UsageError(
             f"{claim.path} holds a run that was killed; finish it with its own command and "

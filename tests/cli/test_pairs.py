@@ -77,7 +77,7 @@ def test_a_finished_file_has_the_condition_of_a_resumed_run(
     assert app.run([*command, "contained"]) == 0
     assert app.run([*command, "contained"]) == 0
     assert app.run([*command, WITNESS]) == 2
-    assert "was made with other settings: parameters.accept" in capfd.readouterr().err
+    assert "was made with --accept contained, and this run has --accept" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

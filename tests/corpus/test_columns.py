@@ -77,7 +77,7 @@ def test_resumed_run_keeps_its_document_limit(finished: bool, tmp_path: Path) ->
         first.sketch()
     else:
         assert first._document_limit() == 100
-    again = WorkFolder.resume(tmp_path / "work", {})
+    again = WorkFolder.resume(tmp_path / "work")
     resumed = Run(TableCorpus(table), Columns(document_limit=10**9), RunOptions(), again, Silent())
     resumed.sketch()
     assert resumed.columns.document_limit == 100

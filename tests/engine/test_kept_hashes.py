@@ -348,7 +348,7 @@ def test_a_run_resumed_after_a_checkpoint_reads_the_texts_again(
         interrupted.to_pairs()
     assert (tmp_path / "work" / KEPT_HASHES / "hashes").stat().st_size > 0
 
-    resumed = replace_work(interrupted, WorkFolder.resume(tmp_path / "work", {}))
+    resumed = replace_work(interrupted, WorkFolder.resume(tmp_path / "work"))
     resumed.to_pairs()
     assert scored_of(resumed) == scored_of(expected)
     assert not (tmp_path / "work" / KEPT_HASHES).exists()

@@ -17,7 +17,6 @@ from nearkin.corpus import Columns
 from nearkin.engine import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.engine.work_folder import UNFINISHED, WorkFolder, create_mapped_file
-from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.outputs import MANIFEST
@@ -57,7 +56,7 @@ def test_stage_with_a_damaged_file_is_run_again(
         flip_bit(path)
     else:
         os.truncate(path, path.stat().st_size + (8 if fault == "longer" else -8))
-    work = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    work = WorkFolder.resume(tmp_path / "work")
     assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
 
 
@@ -66,7 +65,7 @@ def test_resumed_run_deletes_what_the_tasks_of_the_killed_one_left(tmp_path: Pat
     for name in UNFINISHED:
         work.folder(name)
         (work.path / name / "left").touch()
-    resumed = WorkFolder.resume(work.path, {"command": "test"})
+    resumed = WorkFolder.resume(work.path)
     assert set(resumed.manifest["stages"]) == {"first", "second", "third"}
     assert not [name for name in UNFINISHED if (work.path / name).exists()]
 
@@ -104,11 +103,11 @@ def test_files_of_a_stage_stay_its_own_when_a_resumed_run_records_later_stages(
     """Otherwise a stage whose file is gone would count as finished after a second resume."""
     finished_stages(tmp_path / "work")
     (tmp_path / "work" / "third.npy").unlink()
-    resumed = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    resumed = WorkFolder.resume(tmp_path / "work")
     with resumed.stage("third"):
         resumed.save("third", np.arange(100))
     (tmp_path / "work" / "first.npy").unlink()
-    again = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    again = WorkFolder.resume(tmp_path / "work")
     assert again.manifest["stages"] == {}
 
 
@@ -154,15 +153,6 @@ def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(
     with work.stage("second"):
         work.save("other", np.arange(3))
     assert "array.npy" not in order
-
-
-def test_a_run_of_another_version_is_not_resumed(tmp_path: Path) -> None:
-    finished_stages(tmp_path / "work")
-    manifest = json.loads((tmp_path / "work" / MANIFEST).read_bytes())
-    manifest["nearkin"] = "0.0.1"
-    (tmp_path / "work" / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(UsageError, match=r"begun by nearkin 0\.0\.1"):
-        WorkFolder.resume(tmp_path / "work", {"command": "test"})
 
 
 class StoppedError(Exception):

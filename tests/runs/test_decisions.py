@@ -96,9 +96,9 @@ def test_finished_run_is_not_resumed_with_other_decisions(
     )
     dedup(inputs, tmp_path / "out", same_facts, resume=True)
     write_decisions(decisions, ("a", "b", "same"))
-    with pytest.raises(UsageError, match="was made with other settings: decisions"):
+    with pytest.raises(UsageError, match="was made with "):
         dedup(inputs, tmp_path / "out", decisions, resume=True)
-    with pytest.raises(UsageError, match="was made with other settings: decisions"):
+    with pytest.raises(UsageError, match="was made with "):
         dedup(inputs, tmp_path / "out", None, resume=True)
 
 

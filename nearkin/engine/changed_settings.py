@@ -1,0 +1,84 @@
+"""The first setting in which two runs differ, as a message names it to their user."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.table import SETTINGS
+
+Place: TypeAlias = tuple[str, str]
+"""The group and the key of a value in the record of the settings of a run."""
+DECISIVE = (
+    *("command", "tokens", "vector", "fingerprint", "text", "id", "fields", "accept", "measure"),
+    "shingle",
+)
+"""The settings from which others follow, so that a difference of these is named first."""
+SETTINGS_OF = ("", "spec", "parameters", "columns")
+"""The groups of a record whose values are settings of their own."""
+DERIVED = ("extra", "dimensions", "bits")
+"""The values that follow from other settings or from the inputs."""
+FACTS = ("command", "unit", "n", "unicode", "stemmer", "key_id", "extra", "dimensions")
+"""The recorded values that are no settings."""
+NAMES = {
+    **{declared.record_key: name for name, declared in SETTINGS.items()},
+    "cut": "cut_unit",
+    "version": "spec_version",
+    "indexes": "against",
+}
+"""The settings by their keys in a record."""
+GROUPS = {"lines": "repeated_lines", "suites": "against"}
+"""The settings whose group of values in a record does not have their name."""
+OF_CUTS = ("cut", "min_left", "keep")
+"""The values of a group that are settings of their own. The others make its setting."""
+FINGERPRINTED = ("decisions", "blocklist", "frequencies", "max_df")
+"""The settings of which the record holds a hash of the content."""
+
+
+def describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Describes the first difference of the recorded settings of two runs, after "made with"."""
+    old, new = dict(_list_values(before)), dict(_list_values(now))
+    changed = [place for place in {**old, **new} if old.get(place) != new.get(place)]
+    if not changed:
+        return None
+    place = min(changed, key=_rank)
+    was, is_now = (_describe(place, values.get(place)) for values in (old, new))
+    return f"other {was}" if was == is_now else f"{was}, and this run has {is_now}"
+
+
+def _rank(place: Place) -> int:
+    """Returns how early a setting is named if several differ."""
+    key = place[1]
+    return DECISIVE.index(key) if key in DECISIVE else len(DECISIVE) + (key in DERIVED)
+
+
+def _list_values(record: Mapping[str, Any], group: str = "") -> Iterator[tuple[Place, Any]]:
+    """Yields the values of a record that are not those of a setting that nobody gave."""
+    values = dict(record)
+    if group == "columns":
+        values["text"] = [values["text"], *values.pop("joined", ())]
+        values["extra"] = [*values.get("extra", ()), *values.pop("fields", ())]
+    if group == "spec":
+        if values["unit"] in ("words", "chars"):
+            values["shingle"] = f"{values.pop('unit')}:{values.pop('n')}"
+        values["max_df"] = values.pop("cut", None)
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _list_values(value, key)
+        elif value is not False and value not in (None, [], ()):
+            yield (group, key), list(value) if isinstance(value, tuple) else value
+
+
+def _describe(place: Place, value: Any) -> str:
+    """Returns a setting and its value as its user gives them."""
+    group, key = place
+    is_own = group in SETTINGS_OF or key in OF_CUTS
+    if is_own and key in FACTS:
+        return f"{key} {value}"
+    name = NAMES.get(key, key) if is_own else GROUPS.get(group, group)
+    if value is None:
+        return f"no {name_setting(name)}"
+    if not is_own or name in FINGERPRINTED:
+        return name_setting(name)
+    if value is True:
+        return name_flag(name)
+    return name_setting(name, ",".join(map(str, value)) if isinstance(value, list) else value)
