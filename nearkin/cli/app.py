@@ -11,6 +11,7 @@ from functools import cache, wraps
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any, cast
 
 import typer
@@ -60,6 +61,10 @@ ANY_OPTIONS: dict[str, object] = {
 """The settings of a context whose command parses its options itself."""
 
 
+NAMED_COMMANDS = ("fit", "tune", "audit", "info", "passages", "index")
+"""The commands that the last line of the first help page names."""
+
+
 class TableGroup(CommandGroup):
     """A group of the table of commands. It loads a command only when the command is looked up."""
 
@@ -94,7 +99,7 @@ class RootGroup(TableGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Prints the help page."""
         super().format_help(ctx, formatter)
-        typer.echo(" All commands: nearkin help all. Options of a command: nearkin help COMMAND.")
+        typer.echo(f" Also: {', '.join(NAMED_COMMANDS)}, ...; all: nearkin help all.")
 
     def entries_of_page(self) -> list[CommandEntry]:
         """Returns the commands that the help page shows."""
@@ -106,15 +111,19 @@ class RootGroup(TableGroup):
         return paths or [entry.path for entry in all_entries() if entry.name == name]
 
     def describe_all(self) -> str:
-        """Returns every command with its description, in one line each, and all options."""
+        """Returns all options, and every command with its description in one line."""
         options: list[Any] = self.params
-        panels = {"Options": [(one.opts[0], one.help.partition(",")[0]) for one in options]}
+        panels = {"Options": [(one.opts[0], one.help) for one in options]}
         for entry in all_entries():
             panels.setdefault(entry.panel, []).append((entry.path, entry.description))
         lines = []
         for title, rows in panels.items():
             width = max(len(name) for name, _ in rows)
-            lines += [title, *(f"  {name:<{width}}  {text}" for name, text in rows), ""]
+            lines.append(title)
+            for name, text in rows:
+                start = f"  {name:<{width}}  "
+                lines += wrap(start + text, 80, subsequent_indent=" " * len(start))
+            lines.append("")
         return "\n".join(lines)
 
 
@@ -289,13 +298,13 @@ def can_resume(out: Path | None) -> bool:
 
     The run of an output that is a file has a folder beside the file.
     """
-    from nearkin.runtime.outputs import MANIFEST, RUN_SUFFIX, work_folder_of
+    from nearkin.runtime.outputs import RUN_SUFFIX, holds_results, work_folder_of
 
     if out is None or not out.name:
         return False
     folders = (out, out.with_name(out.name + RUN_SUFFIX))
     try:
-        return any((work_folder_of(folder) / MANIFEST).is_file() for folder in folders)
+        return any(holds_results(work_folder_of(folder)) for folder in folders)
     except UsageError:
         return False
 

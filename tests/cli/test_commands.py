@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from nearkin.cli import app
+from nearkin.cli.app import NAMED_COMMANDS
 from nearkin.cli.command_table import DESCRIPTIONS, START
 from nearkin.cli.commands import wrap_example
 from nearkin.engine.blocklist.blocklist import Blocklist
@@ -153,7 +154,16 @@ def test_first_help_page_fits_a_terminal_of_24_lines(
     # The next prompt takes a line, too.
     assert page.count("\n") < 24
     assert re.findall(r"^│ ([a-z]+) ", page, re.MULTILINE) == list(DESCRIPTIONS[START])
-    assert "nearkin help all" in page
+    (line,) = [line for line in page.splitlines() if "nearkin help all" in line]
+    assert {"fit", "tune", "audit"} <= set(NAMED_COMMANDS) <= {*COMMANDS, *GROUPS}
+    assert all(f" {name}," in line for name in NAMED_COMMANDS)
+
+
+def test_help_all_shows_the_whole_text_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("help", "all") == 0
+    page = " ".join(capsys.readouterr().out.split())
+    for option in get_command(app.app).params:
+        assert " ".join(str(option.help).split()) in page
 
 
 def test_help_all_lists_every_command_in_one_line(
