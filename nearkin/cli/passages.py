@@ -178,11 +178,8 @@ def passages(
 
 def _require_unit(unit: str | None) -> None:
     """Requires a known unit of passages."""
-    from nearkin.errors import UsageError
-    from nearkin.runtime.suggestions import did_you_mean
+    from nearkin.runtime.suggestions import require_choice
     from nearkin.stages.winnowing import TOKEN_NAMES
 
-    if unit is not None and unit not in TOKEN_NAMES:
-        raise UsageError(
-            f"--unit {unit} is not one of {', '.join(TOKEN_NAMES)}{did_you_mean(unit, TOKEN_NAMES)}"
-        )
+    if unit is not None:
+        require_choice("unit", unit, TOKEN_NAMES)

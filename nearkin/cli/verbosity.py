@@ -12,6 +12,7 @@ from nearkin.cli.command_line import VERBOSITY
 from nearkin.cli.given_options import HELP
 from nearkin.cli.standard_streams import print_line
 from nearkin.errors import UsageError
+from nearkin.runtime.suggestions import require_choice
 
 if TYPE_CHECKING:
     from nearkin.runtime.progress import Progress
@@ -41,8 +42,7 @@ def _set_verbosity(value: int) -> None:
 
 def _set_color(*, color: str) -> None:
     """Sets the environment variables that libraries follow, unless `auto` leaves the choice."""
-    if color not in COLORS:
-        raise UsageError(f"unknown value {color!r} of --color; choose auto, always or never")
+    require_choice("color", color, COLORS)
     if color == "auto":
         return
     chosen, other = ("NO_COLOR", "FORCE_COLOR") if color == "never" else reversed(COLOR_VARIABLES)

@@ -75,6 +75,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.runtime.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.suggestions import describe_columns, did_you_mean, require_choice
+from nearkin.settings.table import SETTINGS
 
 TEXT = PlainText()
 FORMATS: dict[str, Format] = {
@@ -479,7 +480,7 @@ class FileCorpus:
             raise UsageError(
                 f"no object of the inputs has the field {name!r} (they have "
                 f"{format_names(known_names)})"
-                f"{did_you_mean(name, known_names) or '; correct its name'}"
+                f"{_suggest_carried(name, known_names)}"
             )
 
     def batches(
@@ -737,12 +738,23 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
     options[columns.id] = name_setting("id")
     for name in columns.stored:
         if name not in names:
-            way = f"; choose one with {options[name]}" if name in options else ""
+            if name in options:
+                way = did_you_mean(name, names) or f"; choose one with {options[name]}"
+            else:
+                way = _suggest_carried(name, names)
             raise UsageError(
-                f"{file.shown_path} has no column {name!r} ({describe_columns(names)})"
-                f"{did_you_mean(name, names) or way}"
+                f"{file.shown_path} has no column {name!r} ({describe_columns(names)}){way}"
             )
         require_unique_column(name, names, file.shown_path)
+
+
+def _suggest_carried(name: str, names: Iterable[str]) -> str:
+    """Returns the end of a message that there is no column of a name, which a setting has."""
+    criteria = SETTINGS["keep"].setting.known_values()
+    return did_you_mean(name, (*names, *criteria)) or (
+        f"; correct its name, or give {name_setting('keep')} a criterion without a column: "
+        f"{', '.join(criteria)}"
+    )
 
 
 def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
@@ -918,9 +930,10 @@ class TableCorpus:
         for name in columns.all:
             if not is_column(name, schema):
                 paths = list_paths(schema)
+                is_source = name in (*columns.sources, columns.id)
+                way = did_you_mean(name, paths) if is_source else _suggest_carried(name, paths)
                 raise UsageError(
-                    f"the table has no column {name!r} "
-                    f"({describe_columns(paths)}){did_you_mean(name, paths)}"
+                    f"the table has no column {name!r} ({describe_columns(paths)}){way}"
                 )
             require_unique_column(str(find_root(name, schema.names)), schema.names, "the table")
 

@@ -14,9 +14,9 @@ from typing import NotRequired, TypedDict
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.input_file import InputFile
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import RunError
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 
 BLOCK = 4 << 20
 """The number of bytes that are hashed at a time."""
@@ -40,13 +40,8 @@ class HashedPart(Enum):
     @classmethod
     def parse(cls, name: str) -> "HashedPart":
         """Returns the part that a name stands for."""
-        try:
-            return cls(name)
-        except ValueError as error:
-            raise UsageError(
-                f"{name_setting('hash_inputs', name)} is unknown; choose sampled or full"
-                f"{did_you_mean(name, (part.value for part in cls))}"
-            ) from error
+        require_choice("hash_inputs", name, (part.value for part in cls))
+        return cls(name)
 
 
 class InputRecord(TypedDict):

@@ -17,6 +17,7 @@ from nearkin.engine.result_schema import NONE_LABEL
 from nearkin.engine.run import Run
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 CLUSTER_SIZE = "cluster_size"
 CLUSTER_SOURCES = "cluster_sources"
@@ -67,7 +68,7 @@ class DocumentWeights:
             raise UsageError(
                 f"{name_setting('document_weights', text)} is not one of none, "
                 f"{', '.join(WeightFunction)}, and not a file; give one of them, or a CSV file "
-                "with the columns size and weight"
+                f"with the columns size and weight{did_you_mean(text, WeightFunction)}"
             )
         return cls._read_table(path)
 

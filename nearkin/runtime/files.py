@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 from uuid import uuid4
 
 from nearkin.errors import RunError, UsageError
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -54,13 +54,8 @@ class Readers(Enum):
     @classmethod
     def parse(cls, name: str) -> "Readers":
         """Returns the readers that a name stands for."""
-        try:
-            return cls(name)
-        except ValueError as error:
-            raise UsageError(
-                f"unknown readers {name!r}; choose owner, group or everyone"
-                f"{did_you_mean(name, (reader.value for reader in cls))}"
-            ) from error
+        require_choice("readable_by", name, (reader.value for reader in cls))
+        return cls(name)
 
     @property
     def umask(self) -> int:

@@ -609,7 +609,7 @@ class ClusterSettings:
         common=True,
         metavar="EXPR",
         names_columns=True,
-        values=("length",),
+        values=("length", "most-complete", "central"),
         is_list=True,
         recorded=Recorded.ALWAYS,
         keyword="str | Callable[..., object]",

@@ -26,6 +26,11 @@ MISSPELT = [
     (["--readable-by", "everybody"], "everyone"),
     (["--measure", "simhash", "--weights", "tfdf"], "tfidf"),
     (["--keep", "bodi desc"], "body"),
+    (["--keep", "lenght desc"], "length"),
+    (["--keep", "most-complet"], "most-complete"),
+    (["--color", "nevr"], "never"),
+    (["--hash-inputs", "sampeld"], "sampled"),
+    (["--document-weights", "sqr"], "sqrt"),
 ]
 
 
@@ -55,6 +60,10 @@ def test_misspelt_relation_suggests_the_right_one(
 def test_misspelt_column_of_a_table_and_keyword_of_the_library_suggest_the_right_one() -> None:
     with pytest.raises(UsageError, match="did you mean 'text'"):
         nk.dedup([{"id": "a", "text": "one two three"}], text="texd")
+    with pytest.raises(UsageError, match=r"give `keep` a criterion .*length, most-complete, cent"):
+        nk.dedup([{"text": "one two three"}], keep="longst")
+    with pytest.raises(UsageError, match="did you mean 'central'"):
+        nk.dedup([{"text": "one two three"}], keep="centrall")
     with pytest.raises(UsageError, match="did you mean 'shingle'"):
         nk.dedup(["one two three"], shingel="words:2")  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ from nearkin.runtime.argument_types import check_arguments, check_fields, requir
 from nearkin.runtime.number_range import SHARE, NumberRange
 from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean, require_choice
 from nearkin.runtime.threads import ordered_map
 from nearkin.settings.spec import Spec
 from nearkin.stages.packed_pairs import unpack_pairs
@@ -144,11 +144,7 @@ class SynthSettings:
                 f"the weights of operations {self.operations} are out of range; give at least 0 "
                 "for each, and more for one of them, for example substitute=4,typo=1"
             )
-        if self.format not in FORMATS:
-            raise UsageError(
-                f"unknown format {self.format!r}; valid formats are {', '.join(FORMATS)}"
-                f"{did_you_mean(self.format, FORMATS)}"
-            )
+        require_choice("format", self.format, FORMATS)
         self._check_length()
 
     def _check_length(self) -> None:

@@ -16,7 +16,7 @@ from nearkin.runtime.number_range import (
 )
 from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
+from nearkin.runtime.suggestions import require_choice
 from nearkin.settings.choices import Verify
 from nearkin.settings.spec import MAX_DIMENSIONS
 from nearkin.stages.lsh.slot_bands import require_bands_with_rows
@@ -153,12 +153,7 @@ class Workload:
     def __post_init__(self) -> None:
         check_fields(self)
         for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                raise UsageError(
-                    f"unknown {name} {value!r}; choose one of {', '.join(choices)}"
-                    f"{did_you_mean(value, choices)}"
-                )
+            require_choice(name, getattr(self, name), choices)
         for name, limits in LIMITS.items():
             if getattr(self, name) is not None:
                 limits.require(name, getattr(self, name))
