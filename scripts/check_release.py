@@ -12,10 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PATTERNS = {
-    "CITATION.cff": r"^version: (.*)$",
+    "CITATION.cff": r"^ *version: (.*)$",
     "CHANGELOG.md": r"^## (\d\S*) - \d{4}-\d{2}-\d{2}$",
 }
-"""The files that name the version, with the pattern of its first mention."""
+"""The files that name the version, with the pattern of its mentions. A changelog has older ones."""
 DISTRIBUTION = r"^nearkin-(.*?)(?:-[\w.]+-\w+-[\w.]+\.whl|\.tar\.gz)$"
 """The names of the files that are published."""
 
@@ -30,8 +30,10 @@ def find_differences(tag: str, distributions: list[str], root: Path = ROOT) -> l
     """
     versions = {}
     for name, pattern in PATTERNS.items():
-        match = re.search(pattern, (root / name).read_text("utf-8"), re.MULTILINE)
-        versions[name] = match[1] if match else "none"
+        mentions = re.findall(pattern, (root / name).read_text("utf-8"), re.MULTILINE)
+        if name == "CHANGELOG.md":
+            del mentions[1:]
+        versions[name] = " and ".join(dict.fromkeys(mentions)) or "none"
     for path in distributions:
         match = re.search(DISTRIBUTION, Path(path).name)
         versions[path] = match[1] if match else "none"

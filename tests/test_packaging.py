@@ -318,3 +318,18 @@ def imported_modules(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def test_citation_agrees_with_the_package() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    released = re.search(rf"^## {DATED}", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert released is not None
+    for part in (citation, citation["preferred-citation"]):
+        assert part["version"] == released[0].split()[1]
+        assert part["license"] == PROJECT["license"]
+        assert part["authors"] == PROJECT["authors"]
+        assert part["title"].startswith(f"{PROJECT['name']}: ")
+        assert part["type"] == "software"
+    assert set(PROJECT["keywords"]) <= set(citation["keywords"])
+    assert citation["cff-version"] == "1.2.0"
+    assert 200 < len(citation["abstract"]) < 1000

@@ -29,6 +29,15 @@ def test_version_without_a_section_in_the_changelog_is_named(tmp_path: Path) -> 
     ]
 
 
+def test_second_version_of_the_citation_is_compared(tmp_path: Path) -> None:
+    write_repository(tmp_path)
+    with (tmp_path / "CITATION.cff").open("a") as file:
+        file.write("preferred-citation:\n  version: 1.1.0\n")
+    assert find_differences("v1.2.0", DISTRIBUTIONS, tmp_path) == [
+        "CITATION.cff has the version 1.2.0 and 1.1.0, and the tag is v1.2.0"
+    ]
+
+
 def test_distribution_of_a_later_commit_is_named(tmp_path: Path) -> None:
     write_repository(tmp_path)
     name = "dist/nearkin-1.2.1.dev3+g1a2b3c4.tar.gz"
