@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from nearkin.runtime.compilation import COMPILATION
+
 INTERRUPTED = 130
 """The exit code after SIGINT: 128 plus the number of the signal, as in shells."""
-ENDING = ("SIGTERM", "SIGHUP")
+ENDING = ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 class EndedBySignalError(KeyboardInterrupt):
@@ -27,9 +29,10 @@ class EndedBySignalError(KeyboardInterrupt):
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """Raises EndedBySignalError at SIGTERM and SIGHUP.
+    """Raises EndedBySignalError at SIGTERM and SIGHUP, and KeyboardInterrupt at SIGINT.
 
-    A signal that the process ignores already, for example under nohup, stays ignored.
+    A signal that the process ignores already, for example under nohup, stays ignored. During the
+    compilation of a kernel, the error waits for the end of that kernel.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -37,13 +40,15 @@ def ending_signals() -> Iterator[None]:
     before = {}
     for name in ENDING:
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+        defaults = (signal.SIG_DFL, signal.default_int_handler)
+        if number is not None and signal.getsignal(number) in defaults:
             before[number] = signal.signal(number, _raise_on_signal)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        COMPILATION.allow()
 
 
 @contextmanager
@@ -64,4 +69,7 @@ def set_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _raise_on_signal(number: int, _: FrameType | None) -> None:
-    raise EndedBySignalError(number)
+    is_interrupt = number == signal.SIGINT
+    error = KeyboardInterrupt() if is_interrupt else EndedBySignalError(number)
+    if not COMPILATION.stop(error):
+        raise error

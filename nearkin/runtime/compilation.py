@@ -78,6 +78,8 @@ class CompilationClock:
         self._deadline: Deadline | None = None
         self._lock = threading.Lock()
         self._active = 0
+        self._active_of_main = 0
+        self._stopped_by: BaseException | None = None
         self._began = 0.0
         self._seconds = 0.0
 
@@ -96,11 +98,36 @@ class CompilationClock:
         finally:
             self._deadline = None
 
+    def stop(self, reason: BaseException) -> bool:
+        """Lets no thread begin the compilation of another kernel until `allow`.
+
+        An error that a handler of signals raises within Numba can get lost. If the main thread is
+        compiling a kernel, it raises the reason itself when it begins or ends the next one.
+
+        Returns:
+            Whether it will. A second call returns False, so that a kernel can be interrupted.
+        """
+        is_first = self._stopped_by is None
+        self._stopped_by = reason
+        return is_first and self._active_of_main > 0
+
+    def allow(self) -> None:
+        """Allows compilations after `stop`."""
+        self._stopped_by = None
+
+    def _require_allowed(self, *, is_main: bool) -> None:
+        if self._stopped_by is not None:
+            raise self._stopped_by if is_main else KeyboardInterrupt
+
     def start(self, name: str) -> None:
         """Counts a kernel whose compilation begins."""
+        is_main = threading.current_thread() is threading.main_thread()
+        self._require_allowed(is_main=is_main)
+        self._active_of_main += is_main
         with self._lock:
             if not self._active:
                 if self._deadline is not None and self._deadline.has_passed:
+                    self._active_of_main -= is_main
                     raise CompilationStoppedError(name)
                 self._began = time.perf_counter()
             self._active += 1
@@ -117,6 +144,9 @@ class CompilationClock:
             self._active -= 1
             seconds = self._elapsed()
         self.listener.finish_kernel(self.compiled, seconds)
+        is_main = threading.current_thread() is threading.main_thread()
+        self._active_of_main -= is_main
+        self._require_allowed(is_main=is_main)
 
     def _elapsed(self) -> float:
         running = time.perf_counter() - self._began if self._active else 0.0
