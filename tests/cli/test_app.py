@@ -218,7 +218,9 @@ def test_interrupted_command_advises_to_resume_only_if_a_run_can_be_resumed(
     def command(out: Path, resume: bool = False) -> None:
         if is_resumable:
             out.with_name("out.partial").mkdir()
-            (out.with_name("out.partial") / "manifest.json").write_text("{}")
+            (out.with_name("out.partial") / "manifest.json").write_text(
+                '{"stages": {"sketch": {}}}'
+            )
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit):
@@ -250,7 +252,7 @@ def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(
 ) -> None:
     out = tmp_path / out_name
     (tmp_path / folder).mkdir()
-    (tmp_path / folder / "manifest.json").write_text("{}")
+    (tmp_path / folder / "manifest.json").write_text('{"stages": {"sketch": {}}}')
 
     def fail(out: Path, resume: bool = False) -> None:
         raise RunError("cannot read docs.jsonl: gone; restore it, then run again")
