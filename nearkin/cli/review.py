@@ -79,7 +79,8 @@ def review(
     queue = collect_review_queue(run, file.decisions, limit, o.read_key(key_file))
     if table is not None:
         write_review_table(queue, table)
-        print_line(f"{_count_pairs(queue)} in {table}")
+        more = "; --limit N writes more" if len(queue.pairs) == limit else ""
+        print_line(f"{_count_pairs(queue)} in {table}{more}")
         return
     _ask(queue, file, by or _user_name())
 

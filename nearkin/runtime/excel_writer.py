@@ -18,6 +18,8 @@ FIRST_DATE = date(1900, 3, 1)
 """The date from which on all programs agree about the number of a day."""
 CREATED = datetime(2000, 1, 1)
 """The time of each workbook, so that equal rows become equal files."""
+COLUMN_WIDTH = 18
+"""The width of a column, in characters."""
 FORMATS: dict[type, str] = {
     date: "yyyy-mm-dd",
     datetime: "yyyy-mm-dd hh:mm:ss",
@@ -29,6 +31,8 @@ FORMATS: dict[type, str] = {
 
 class SheetWriter:
     """A writer of rows of values into the sheet of a new workbook.
+
+    The names of the columns stay visible, and filter the rows.
 
     A text is written as a text, also if it begins with an equals sign, so that no program takes it
     for a formula.
@@ -55,6 +59,9 @@ class SheetWriter:
             kind: self._workbook.add_format({"num_format": code}) for kind, code in FORMATS.items()
         }
         self._sheet = self._workbook.add_worksheet()
+        self._sheet.freeze_panes(1, 0)
+        self._last_column = len(names) - 1
+        self._sheet.set_column(0, max(self._last_column, 0), COLUMN_WIDTH)
         self._row = 0
         self.write_row(names)
 
@@ -69,6 +76,8 @@ class SheetWriter:
 
     def close(self) -> None:
         """Completes the file."""
+        if self._last_column >= 0:
+            self._sheet.autofilter(0, 0, max(self._row - 1, 0), self._last_column)
         self._workbook.close()
         self._waiting.remove()
 
