@@ -42,7 +42,7 @@ def write_files(folder: Path, is_rejected: Callable[[int], bool]) -> Path:
     """Writes files of small row groups, in which some rows are not documents."""
     folder.mkdir()
     for file in range(3):
-        rows = range(100 * file, 100 * file + 100)
+        rows = range(100 * file, 100 * file + 49)
         texts = [None if is_rejected(row) else f"the words of text {row // 2} here" for row in rows]
         table = pa.table({"text": pa.array(texts, pa.string()), "date": [str(row) for row in rows]})
         pq.write_table(table, folder / f"{file}.parquet", row_group_size=7)
@@ -54,7 +54,7 @@ REJECTIONS: dict[str, Callable[[int], bool]] = {
     "some": lambda row: row % 10 in (2, 3),
     "all": lambda row: True,
     "whole parts": lambda row: row // 7 % 3 != 1,
-    "the last ones": lambda row: row >= 280,
+    "the last ones": lambda row: row >= 230,
 }
 
 

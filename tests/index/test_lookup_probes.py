@@ -116,7 +116,7 @@ def similar_vectors() -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 @pytest.mark.parametrize(("bands", "rows"), [(6, 16), (24, 20)])
-@pytest.mark.parametrize("probes", [0, 3, 12])
+@pytest.mark.parametrize("probes", [0, pytest.param(3, marks=pytest.mark.full), 12])
 def test_vector_lookups_read_the_most_likely_buckets(bands: int, rows: int, probes: int) -> None:
     """A stored vector is found exactly if its bits differ from the query's in a probed set.
 

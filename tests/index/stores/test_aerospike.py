@@ -99,14 +99,22 @@ WORKS: dict[str, Work] = {
 }
 
 
+PLACES = ("before", "half", "after")
+"""Where in a call a work ends."""
 FAULTS = [
     pytest.param(
         name, where, marks=pytest.mark.full if name == "compact" and where != "half" else ()
     )
     for name in WORKS
-    for where in ("before", "half", "after")
+    for where in PLACES
 ]
 """Works, and where in a call they end. A merge of clusters has the most calls."""
+
+
+@pytest.fixture
+def step(full: bool) -> int:
+    """Returns 1 if every call of a work is disturbed, or 2 for every other one."""
+    return 1 if full else 2
 
 
 def contents(index: nk.Index) -> set[tuple[Any, ...]]:
@@ -136,12 +144,12 @@ def outcomes(
 
 @pytest.mark.parametrize(("name", "where"), FAULTS)
 def test_index_is_sound_after_a_process_dies_at_any_call(
-    cluster: Cluster, name: str, where: str
+    cluster: Cluster, name: str, where: str, step: int
 ) -> None:
     """Whichever call is the last, all of the step is visible afterwards, or nothing of it."""
     before, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
-    for at in range(1, calls + 1):
+    for at in range(calls - PLACES.index(where) % step, 0, -step):
         cluster.records = copy.deepcopy(saved)
         dying = opened()
         cluster.fault = Fault(at, where, forever=True)
@@ -170,11 +178,11 @@ def test_index_is_sound_after_a_process_dies_at_any_call(
 
 
 @pytest.mark.parametrize(("name", "where"), FAULTS)
-def test_step_survives_one_failed_call(cluster: Cluster, name: str, where: str) -> None:
+def test_step_survives_one_failed_call(cluster: Cluster, name: str, where: str, step: int) -> None:
     """The process undoes the step, or finds that it was committed; repeated, it succeeds once."""
     before, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
-    for at in range(1, calls + 1):
+    for at in range(calls - PLACES.index(where) % step, 0, -step):
         cluster.records = copy.deepcopy(saved)
         index = opened()
         cluster.fault = Fault(at, where)
@@ -217,12 +225,12 @@ def test_readers_see_all_of_a_step_or_nothing(cluster: Cluster, name: str) -> No
 
 @pytest.mark.parametrize("name", WORKS)
 def test_stalled_step_cannot_commit_after_another_process_ended_it(
-    cluster: Cluster, name: str
+    cluster: Cluster, name: str, step: int
 ) -> None:
     """Another process undoes the step at any call; the step is retried and not committed twice."""
     _, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
-    for at in range(1, calls + 1):
+    for at in range(calls, 0, -step):
         cluster.records = copy.deepcopy(saved)
         index, left = opened(), at
 
@@ -357,11 +365,13 @@ def test_running_step_is_not_ended_by_others(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, name: str) -> None:
+def test_migration_between_any_two_calls_of_a_step_refuses_it(
+    cluster: Cluster, name: str, step: int
+) -> None:
     """The step is complete, or is executed in the new epoch; a copy finds its documents."""
     _, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
-    for at in range(1, calls + 1):
+    for at in range(calls, 0, -step):
         cluster.records = copy.deepcopy(saved)
         index = opened()
         mover = opened(follow=False)
@@ -443,7 +453,7 @@ def _bins(request: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("first", [upserted, updated, removed])
 @pytest.mark.parametrize("second", [removed, member_removed, joined])
 def test_at_least_one_of_two_conflicting_steps_fails(
-    cluster: Cluster, first: Work, second: Work, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, first: Work, second: Work, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """Another process changes the conditions of a step between any two of its calls."""
     _, _, calls = outcomes(cluster, first)
@@ -462,7 +472,7 @@ def test_at_least_one_of_two_conflicting_steps_fails(
         second(other)
         has_settled.set()
 
-    for at in range(1, calls + 1):
+    for at in range(calls, 0, -step):
         cluster.records = copy.deepcopy(saved)
         has_settled.clear()
         one = opened()
@@ -486,7 +496,7 @@ def test_at_least_one_of_two_conflicting_steps_fails(
         assert not cluster.kind("steps")
 
 
-def test_shards_over_two_sets(cluster: Cluster) -> None:
+def test_shards_over_two_sets(cluster: Cluster, step: int) -> None:
     """The shards write steps that consist of postings only."""
     urls = [f"{URL}?set={name}" for name in ("one", "two", "three")]
     texts = corpus(60)
@@ -499,7 +509,7 @@ def test_shards_over_two_sets(cluster: Cluster) -> None:
         assert not cluster.kind("steps")
         calls = cluster.calls
         index.upsert("a", texts[0], "again")
-        for at in range(1, cluster.calls - calls):
+        for at in range(1, cluster.calls - calls, step):
             cluster.fault = Fault(at, "half")
             with suppress(StoreError):
                 index.upsert("a", f"{texts[0]} {at}", f"e{at}")
@@ -664,12 +674,12 @@ def test_number_of_calls_does_not_grow_with_the_batch(
 
 
 def test_plan_larger_than_a_record_is_divided(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     monkeypatch.setattr("nearkin.index.stores.aerospike_steps.PART", 2000)
     before, after, calls = outcomes(cluster, upserted)
     saved = copy.deepcopy(cluster.records)
-    for at in range(1, calls + 1):
+    for at in range(calls, 0, -step):
         cluster.records = copy.deepcopy(saved)
         dying = opened()
         cluster.fault = Fault(at, "half", forever=True)
@@ -876,11 +886,11 @@ def test_cold_start_restores_no_deleted_documents_or_postings(device: Cluster, n
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_process_dies_before_a_cold_start(device: Cluster, name: str) -> None:
+def test_process_dies_before_a_cold_start(device: Cluster, name: str, step: int) -> None:
     """Whichever call is the last, the step is complete or undone after the restart."""
     before, after, calls = outcomes(device, WORKS[name])
     saved = copy.deepcopy(device.records)
-    for at in range(1, calls + 1):
+    for at in range(calls, 0, -step):
         device.records = copy.deepcopy(saved)
         device.deleted.clear()
         dying = opened()

@@ -240,18 +240,22 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     ("store", "kind", "clusters", "store_text"),
     [
         *itertools.product(INDEX_SIZES, ["vectors"], [40], [True]),
-        *itertools.product(INDEX_SIZES, ["texts"], [40], [False]),
+        *itertools.product(["memory", "sqlite"], ["texts"], [40], [False]),
         *itertools.product(INDEX_SIZES, ["texts"], [DOCUMENTS], [True]),
         ("sqlite", "both", 400, True),
         *(
             pytest.param(*case, marks=pytest.mark.full)
             for case in [
                 *itertools.product(INDEX_SIZES, ["vectors"], [DOCUMENTS], [True]),
-                *itertools.product(INDEX_SIZES, ["texts"], [40], [True]),
+                *itertools.product(INDEX_SIZES, ["texts"], [40], [True, False]),
                 *itertools.product(INDEX_SIZES, ["texts"], [DOCUMENTS], [False]),
                 *itertools.product(INDEX_SIZES, ["both"], [400], [True, False]),
             ]
-            if case != ("sqlite", "both", 400, True)
+            if case
+            not in (
+                ("sqlite", "both", 400, True),
+                *itertools.product(["memory", "sqlite"], ["texts"], [40], [False]),
+            )
         ),
     ],
 )
