@@ -88,8 +88,8 @@ def test_choices_of_a_fold_do_not_depend_on_its_labels() -> None:
 
 # -- how often intervals contain the scores of new documents
 
-NEW_CORPORA = {False: 15, True: 30}
-"""The number of corpora over which true scores are averaged in the quick and the full form."""
+NEW_CORPORA = 30
+"""The number of corpora over which true scores are averaged."""
 SCORES = ("precision", "recall", "f1")
 
 
@@ -166,8 +166,9 @@ def test_held_out_scores_are_those_of_choices_on_new_documents(kind: str, full: 
     """
     repetitions = 100 if full else 6
     has_pairs = kind == "pairs"
-    seeds = range(500_000, 500_000 + NEW_CORPORA[full])
-    new = NewCorpora([draw_sizes(kind, seed) for seed in seeds], has_pairs=has_pairs)
+    new = NewCorpora(
+        [draw_sizes(kind, 500_000 + number) for number in range(NEW_CORPORA)], has_pairs=has_pairs
+    )
     covered = dict.fromkeys((*SCORES, "final f1"), 0)
     errors = []
     for seed in range(repetitions):
