@@ -226,12 +226,12 @@ def tune(
             return
         if decision_fit is not None:
             sys.stdout.write("\n".join([*decision_fit.describe(), "", ""]))
-        advice = ""
+        _print_tuning(tuning, show)
         if distribution is not None and distribution.profile is not None:
             from nearkin.engine.advice import explain_advice
 
             advice = explain_advice(tuning.advice, observed.corpus, observed.columns)
-        _print_tuning(tuning, show, advice)
+            sys.stdout.write(f"\n{advice}\n")
         return
     of_vectors = replace(sampling, text=None)
     observed_vectors = observe_inputs(inputs, of_vectors, reading, {"measure": "cosine"}, across)
@@ -280,8 +280,8 @@ def _fit_decisions(
     return fit_to_decisions(corpus, columns, read, definition, Silent(), workers)
 
 
-def _print_tuning(tuning: "Tuning", show: int, advice: str = "") -> None:
-    """Prints operating points, warnings and advice, and then the curves."""
+def _print_tuning(tuning: "Tuning", show: int) -> None:
+    """Prints operating points with their curves, the description of the data and warnings."""
     from rich.console import Console
 
     from nearkin.reports.curves import draw_text
@@ -292,11 +292,9 @@ def _print_tuning(tuning: "Tuning", show: int, advice: str = "") -> None:
         console.print(data_table(tuning))
         console.print()
     console.print(tuning_table(tuning, show))
+    console.print(draw_text(tuning, tuning.points[:3]), highlight=False, markup=False)
     for warning in tuning.warnings:
         console.print(warning, highlight=False, markup=False)
-    if advice:
-        sys.stdout.write(f"\n{advice}\n\n")
-    console.print(draw_text(tuning, tuning.points[:3]), highlight=False, markup=False)
 
 
 def _parse_limits(texts: list[str]) -> dict[float, float]:
