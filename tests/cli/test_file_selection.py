@@ -64,14 +64,15 @@ def test_tune_reads_the_files_that_the_patterns_select(
     assert json.loads(capsys.readouterr().out)["documents"] == documents
 
 
-@pytest.mark.parametrize(("option", "recall"), [("--include", "1.000"), ("--exclude", "0.000")])
 def test_eval_reads_the_files_that_the_patterns_select(
-    option: str, recall: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = tmp_path / "labels.csv"
     line = ["eval", folder, "--id", "id", "--golden", labels, "--grid", "threshold=0.5"]
-    assert run(*line, option, "*.jsonl") == 0
-    assert f"recall  {recall}" in capsys.readouterr().out
+    assert run(*line, "--include", "*.jsonl") == 0
+    assert "recall  1.000" in capsys.readouterr().out
+    assert run(*line, "--exclude", "*.jsonl") == 2
+    assert "2 of 2 labelled documents are not in the inputs" in capsys.readouterr().err
 
 
 def test_eval_reads_csv_files_as_the_options_say(
