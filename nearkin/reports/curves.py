@@ -14,30 +14,7 @@ from nearkin.runtime.files import disk_errors, replacing_durably
 TEXT_WIDTH = 64
 TEXT_HEIGHT = 16
 MARKS = "●○◆◇▲△"
-PLOT_POINTS = 201
-"""The number of similarities at which a curve is plotted."""
 SUFFIXES = (".svg", ".png")
-
-
-def format_banding(point: OperatingPoint) -> str:
-    """Formats the banding of an operating point, with tables and probes if there are any.
-
-    Bands are those of one table, as in the option `--bands` of a run.
-
-    Examples:
-        >>> point = OperatingPoint(
-        ...     bands=26, rows=7, tables=2, probes=3, recall=0.99, similarities=(), steepest=0.6,
-        ...     classic_threshold=0.6, slope=3.0, candidates=1.0, keys=104,
-        ... )
-        >>> format_banding(point)
-        '13 × 7, 2 tables, 3 probes'
-    """
-    parts = [f"{point.bands_of_table} × {point.rows}"]
-    if point.tables > 1:
-        parts.append(f"{point.tables} tables")
-    if point.probes:
-        parts.append(f"{point.probes} probes")
-    return ", ".join(parts)
 
 
 def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
@@ -58,21 +35,14 @@ def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
         text = f"{share:g}"
         start = round(share * TEXT_WIDTH)
         scale[start : start + len(text)] = text
-    legend = [f"{mark} {format_banding(point)}" for mark, point in zip(MARKS, points, strict=False)]
+    legend = [f"{mark} {point.banding}" for mark, point in zip(MARKS, points, strict=False)]
     return "\n".join([*lines, axis, " " * 8 + "".join(scale).rstrip(), "   ".join(legend)])
 
 
 def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> None:
     """Draws S-curves to an SVG or PNG file, by its suffix."""
-    similarities = np.linspace(0, 1, PLOT_POINTS)
     figure, axes = _create_figure(path)
-    for point in points:
-        curve = tuning.curve(point, similarities)
-        axes.plot(similarities, curve, label=format_banding(point))
-    label = f"threshold {tuning.threshold:g}"
-    axes.axvline(tuning.threshold, linestyle=":", color="black", label=label)
-    axes.set(xlabel="similarity", ylabel="candidate probability", xlim=(0, 1), ylim=(0, 1.02))
-    axes.legend()
+    tuning.plot(axes, points)
     _save_figure(figure, path)
 
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.errors import MissingExtraError
 from nearkin.reports.similarity_bins import bin_edges, name_bin
 from nearkin.runtime.notebook_view import SHOWN_ROWS, BarView, TableView
+from nearkin.runtime.plots import open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,12 +41,7 @@ def plot_similarities(
     similarities: pa.ChunkedArray, threshold: float | None, axes: "Axes | None"
 ) -> "Axes":
     """Draws the histogram of similarities with Matplotlib."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingExtraError.for_extra("plots require matplotlib", "plot") from error
-    if axes is None:
-        axes = pyplot.subplots(layout="constrained")[1]
+    axes = open_axes(axes)
     # a bar needs a width, also that of a threshold of 1
     edges = np.unique(bin_edges(5 * BARS, threshold))
     axes.hist(_numbers(similarities), bins=edges.tolist())

@@ -47,6 +47,7 @@ from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_format import format_part
+from nearkin.runtime.plots import open_axes
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -832,6 +833,20 @@ class SplitResult(TableForms):
         in_group = pa.compute.equal(groups["group"], name).to_numpy()
         return self.read.select(data, is_selected, groups["id"], in_group)
 
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws the number of documents of each group, with Matplotlib.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+        """
+        axes = open_axes(axes)
+        axes.bar(list(self.names), [group["documents"] for group in self.facts["groups"]])
+        axes.set(ylabel="documents")
+        return axes
+
     def __repr__(self) -> str:
         return f"<SplitResult: {describe_group_sizes(self.facts)}>"
 
@@ -1029,8 +1044,36 @@ class DecontaminationResult(TableResult):
         return render_view("DecontaminationResult", self.statistics, [], [shown])
 
 
+class PairTableResult(TableResult):
+    """A result whose main table has pairs."""
+
+    pairs: ResultTable
+    request: Mapping[str, Any]
+
+    @property
+    def _table(self) -> ResultTable:
+        return self.pairs
+
+    @property
+    def threshold(self) -> float | None:
+        """The minimum similarity of the pairs."""
+        threshold: float | None = self.request.get("parameters", {}).get("threshold")
+        return threshold
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws the histogram of the similarities, with Matplotlib.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_similarities(_similarities_of(self.pairs.arrow), self.threshold, axes)
+
+
 @dataclass(frozen=True, repr=False)
-class CheckResult(TableResult):
+class CheckResult(PairTableResult):
     """The near-duplicates between two corpora. `len` is the number of pairs.
 
     Attributes:
@@ -1054,15 +1097,6 @@ class CheckResult(TableResult):
     rejected: int = 0
     request: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def _table(self) -> ResultTable:
-        return self.pairs
-
-    @property
-    def threshold(self) -> float | None:
-        """The minimum similarity of the pairs."""
-        return _threshold_of(self.request)
-
     def __repr__(self) -> str:
         return f"<CheckResult: {len(self):,} pairs, {self._affected} affected>"
 
@@ -1077,7 +1111,7 @@ class CheckResult(TableResult):
 
 
 @dataclass(frozen=True, repr=False)
-class PairsResult(TableResult):
+class PairsResult(PairTableResult):
     """The verified pairs of a corpus. `len` is their number.
 
     Attributes:
@@ -1100,7 +1134,7 @@ class PairsResult(TableResult):
     rejected: ResultTable
     statistics: dict[str, int]
     stages: StageRecords
-    request: Mapping[str, object]
+    request: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     missing: MissingPairsStats | None = None
     located: LocatedPairs | None = field(default=None, compare=False)
@@ -1195,10 +1229,6 @@ class PairsResult(TableResult):
             overwrite=overwrite,
         )
 
-    @property
-    def _table(self) -> ResultTable:
-        return self.pairs
-
     def __bool__(self) -> bool:
         return True
 
@@ -1213,26 +1243,7 @@ class PairsResult(TableResult):
         return f"<PairsResult: {len(self):,} pairs of {documents:,} documents{copies}{rejected}>"
 
     def _repr_html_(self) -> str:
-        threshold = _threshold_of(self.request)
-        return _show_pairs("PairsResult", self.statistics, self.pairs.arrow, threshold)
-
-    def plot(self, axes: "Axes | None" = None) -> "Axes":
-        """Draws the histogram of the similarities, with Matplotlib.
-
-        Args:
-            axes: Axes to draw on. By default, those of a new figure.
-
-        Raises:
-            MissingExtraError: If matplotlib is not installed.
-        """
-        threshold = _threshold_of(self.request)
-        return plot_similarities(_similarities_of(self.pairs.arrow), threshold, axes)
-
-
-def _threshold_of(request: Mapping[str, Any]) -> float | None:
-    """Returns the threshold of a request for pairs."""
-    threshold: float | None = request.get("parameters", {}).get("threshold")
-    return threshold
+        return _show_pairs("PairsResult", self.statistics, self.pairs.arrow, self.threshold)
 
 
 def _describe_rejected(sketch: StageRecord) -> str:

@@ -115,3 +115,23 @@ def test_plot_has_no_threshold_where_a_condition_decides() -> None:
         axes = nk.dedup(TEXTS, **options).plot()
         assert len(axes.lines) == lines
         pyplot.close(axes.figure)
+
+
+def test_tunings_fits_splits_and_checks_are_drawn() -> None:
+    from matplotlib import pyplot
+
+    table = {"id": ["a", "b", "c"], "text": ["john smith london", "jon smith london", "mary jones"]}
+    drawn = {
+        "candidate probability": nk.tune(threshold=0.8),
+        "precision": nk.fit(table, {"a": "1", "b": "1", "c": "2"}, id="id"),
+        "documents": nk.split(TEXTS),
+        "pairs": nk.check(TEXTS[:1], TEXTS[1:]),
+    }
+    for label, result in drawn.items():
+        axes = result.plot()
+        assert axes.get_ylabel() == label
+        assert axes.lines or axes.patches
+        assert result.plot(axes) is axes
+        pyplot.close(axes.figure)
+    heights = [bar.get_height() for bar in drawn["documents"].plot().patches]
+    assert sum(heights) == len(TEXTS)

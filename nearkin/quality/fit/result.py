@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,12 @@ from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.validation import HeldOut
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.plots import open_axes
 from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.version import VERSION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LEAST_PRECISION = 1e-9
 """The precision instead of 0, from which numbers of pairs follow."""
@@ -230,6 +234,28 @@ class FitResult(TableForms):
             for choice in self.choices
         ]
         return pa.Table.from_pylist(rows).flatten()
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws precision over recall of the best settings of each kind, with Matplotlib.
+
+        A dot marks the threshold. The scores are those on the labels.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+        """
+        axes = open_axes(axes)
+        for choice in self.choices:
+            found = choice.curve.together > 0
+            label = f"{choice.definition}, threshold {choice.threshold:g}"
+            recall, precision = choice.curve.recall[found], choice.curve.precision[found]
+            (line,) = axes.plot(recall, precision, label=label)
+            axes.plot(choice.recall.value, choice.precision.value, "o", color=line.get_color())
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+        axes.legend()
+        return axes
 
     @property
     def settings(self) -> Mapping[str, object]:

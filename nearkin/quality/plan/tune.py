@@ -7,7 +7,7 @@ Everything follows from the probability that a banded slot agrees at a similarit
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from nearkin.quality.plan.distribution import Distribution
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_range import COUNT, OPEN_SHARE, SHARE_ABOVE_0
+from nearkin.runtime.plots import open_axes
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.table_forms import TableForms
 from nearkin.settings.spec import HAMMING, Spec
@@ -33,6 +34,12 @@ from nearkin.stages.lsh.sign_bands import SignBanding
 from nearkin.stages.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.stages.lsh.solve import find_similarity, smallest_integer
 from nearkin.stages.measures import BandingRequest, Measure, measure_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PLOTTED = 201
+"""The number of similarities at which a curve is plotted."""
 
 LANDMARKS = (0.001, 0.5, 0.99)
 """The candidate probabilities whose similarities are reported."""
@@ -126,6 +133,25 @@ class OperatingPoint:
     def bands_of_table(self) -> int:
         """The number of bands of one table, as in the option `bands` of a run."""
         return self.bands // self.tables
+
+    @property
+    def banding(self) -> str:
+        """The bands of one table and their rows, with tables and probes if there are any.
+
+        Examples:
+            >>> point = OperatingPoint(
+            ...     bands=26, rows=7, tables=2, probes=3, recall=0.99, similarities=(),
+            ...     steepest=0.6, classic_threshold=0.6, slope=3.0, candidates=1.0, keys=104,
+            ... )
+            >>> point.banding
+            '13 × 7, 2 tables, 3 probes'
+        """
+        parts = [f"{self.bands_of_table} × {self.rows}"]
+        if self.tables > 1:
+            parts.append(f"{self.tables} tables")
+        if self.probes:
+            parts.append(f"{self.probes} probes")
+        return ", ".join(parts)
 
     def to_dict(self) -> OperatingPointRecord:
         """Returns the point as a JSON object, with the similarities by candidate probability."""
@@ -265,6 +291,28 @@ class Tuning(TableForms):
             self.threshold, point.bands, point.rows, point.probes, self.distribution.documents
         )
         return candidate_probabilities(measure, measure.banding(request), similarities)
+
+    def plot(
+        self, axes: "Axes | None" = None, points: Sequence[OperatingPoint] | None = None
+    ) -> "Axes":
+        """Draws the candidate probability over the similarity, with Matplotlib.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+            points: Operating points to draw. By default, the three cheapest ones.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+        """
+        axes = open_axes(axes)
+        similarities = np.linspace(0, 1, PLOTTED)
+        for point in self.points[:3] if points is None else points:
+            axes.plot(similarities, self.curve(point, similarities), label=point.banding)
+        label = f"threshold {self.threshold:g}"
+        axes.axvline(self.threshold, linestyle=":", color="black", label=label)
+        axes.set(xlabel="similarity", ylabel="candidate probability", xlim=(0, 1), ylim=(0, 1.02))
+        axes.legend()
+        return axes
 
     def to_dict(self) -> TuningRecord:
         """Returns the tuning as a JSON object."""

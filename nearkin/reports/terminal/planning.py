@@ -9,7 +9,6 @@ from nearkin.quality.plan.data_kind import PROFILE_CHARACTERS, DataProfile, find
 from nearkin.quality.plan.distribution import GAP_WIDTH
 from nearkin.quality.plan.plan_lines import LimitVerdict, Line
 from nearkin.quality.plan.tune import REPETITION_SIMILARITIES, Tuning
-from nearkin.reports.curves import format_banding
 from nearkin.reports.terminal.tables import format_number, text_table
 from nearkin.runtime.number_format import format_fraction, format_percent
 from nearkin.runtime.visible_text import make_visible
@@ -128,7 +127,7 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
     )
     rows = [
         (
-            format_banding(point),
+            point.banding,
             format_fraction(point.recall, digits=4),
             *(format_number(similarity) for similarity in point.similarities),
             format_number(point.classic_threshold),

@@ -18,7 +18,6 @@ from nearkin.quality.plan.tune import (
     tune,
 )
 from nearkin.reports.charts import Tick
-from nearkin.reports.curves import format_banding
 from nearkin.reports.similarity_bins import Histogram, name_bin
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.service.server.console import charts
@@ -165,7 +164,7 @@ def point_of_index(index: Index, pairs: Distribution, threshold: float) -> Opera
 def _best_point_facts(tuning: Tuning) -> list[tuple[str, str]]:
     best = tuning.best
     return [
-        ("Bands × rows", format_banding(best)),
+        ("Bands × rows", best.banding),
         (f"Found at {tuning.threshold:.2f}", format_percent(best.recall)),
         ("Half are found at", format_similarity_or_dash(best.similarities[1])),
         ("Candidates per document", f"{best.candidates:,.3g}"),
@@ -202,7 +201,7 @@ def _curve_chart(
     return charts.Plot(
         id="tune-curve",
         caption="Candidate probability and similarities of this scope",
-        description=f"{format_banding(best)}: {format_percent(best.recall)} of the pairs at "
+        description=f"{best.banding}: {format_percent(best.recall)} of the pairs at "
         f"{tuning.threshold:.2f} become candidates",
         x_title="similarity",
         y_title="count (logarithmic)",
@@ -222,7 +221,7 @@ def _curve_chart(
         marker=Tick(x.place(tuning.threshold), f"threshold {tuning.threshold:.2f}"),
         legend=[
             *((name, colour) for name, colour, _ in series),
-            (f"Candidate probability, {format_banding(best)}", "orange"),
+            (f"Candidate probability, {best.banding}", "orange"),
             (f"Candidate probability, this index: {banding}", "purple"),
         ],
     )
@@ -238,11 +237,9 @@ def _point_rows(
     tuning: Tuning, current_point: OperatingPoint | None
 ) -> list[tuple[str, str, str, str, str, str]]:
     """Returns the cheapest operating points, followed by that of the index if it is comparable."""
-    labelled_points = [
-        (format_banding(point), point) for point in tuning.points[:MAX_LISTED_POINTS]
-    ]
+    labelled_points = [(point.banding, point) for point in tuning.points[:MAX_LISTED_POINTS]]
     if current_point is not None:
-        labelled_points.append((f"Current: {format_banding(current_point)}", current_point))
+        labelled_points.append((f"Current: {current_point.banding}", current_point))
     rows = []
     for label, point in labelled_points:
         low, _, high = point.similarities
