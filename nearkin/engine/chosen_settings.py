@@ -4,12 +4,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.version import VERSION
 
 CHOSEN = "settings.toml"
 """The file of an output that holds the settings that were chosen for it."""
+TRIED = pa.schema(
+    [
+        ("shingle", pa.string()),
+        ("measure", pa.string()),
+        ("threshold", pa.float64()),
+        ("removed", pa.int64()),
+        ("undoubted", pa.float64()),
+    ]
+)
+"""The schema of the definitions that were tried."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +46,8 @@ class TriedSettings:
 
 
 @dataclass(frozen=True, repr=False)
-class ChosenSettings:
-    """Settings that were chosen without labels.
+class ChosenSettings(TableForms):
+    """Settings that were chosen without labels. As a table, they are the tried definitions.
 
     Attributes:
         settings: Arguments of `dedup` and `pairs`.
@@ -59,6 +72,10 @@ class ChosenSettings:
     def __repr__(self) -> str:
         described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return f"<ChosenSettings: {described}>"
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the definitions that were tried, with the attributes of `TriedSettings`."""
+        return pa.Table.from_pylist([asdict(tried) for tried in self.tried], TRIED)
 
     def describe(self) -> str:
         """Returns the settings in words, and the reason."""

@@ -1105,6 +1105,15 @@ class CheckResult(PairTableResult):
         return _show_pairs("CheckResult", numbers, self.pairs.arrow, self.threshold)
 
     @property
+    def shares(self) -> tuple[float, float]:
+        """The share of the documents of each corpus that have a near-duplicate in the other one."""
+        first, second = (
+            affected / documents if documents else 0.0
+            for affected, documents in zip(self.affected, self.documents, strict=True)
+        )
+        return first, second
+
+    @property
     def _affected(self) -> str:
         """The number of documents of the second corpus with a near-duplicate in the first one."""
         return format_part(self.affected[1], self.documents[1])

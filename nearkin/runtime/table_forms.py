@@ -18,6 +18,8 @@ LATEX = str.maketrans(
     }
 )
 """How characters are written in LaTeX that have a meaning there."""
+FOUR_DIGITS = 1e4
+"""The smallest number whose whole part has more than four digits."""
 
 
 class TableForms(ABC):
@@ -65,16 +67,18 @@ class TableForms(ABC):
     def to_latex(self) -> str:
         r"""Returns the table as a LaTeX tabular, with numbers on the right.
 
+        Fractions have four digits.
+
         Examples:
             >>> class Pairs(TableForms):
             ...     def to_arrow(self) -> pa.Table:
-            ...         return pa.table({"id_a": ["5%"], "similarity": [0.9]})
+            ...         return pa.table({"id_a": ["5%"], "similarity": [0.912345]})
             >>> print(Pairs().to_latex())
             \begin{tabular}{lr}
             \hline
             id\_a & similarity \\
             \hline
-            5\% & 0.9 \\
+            5\% & 0.9123 \\
             \hline
             \end{tabular}
         """
@@ -84,7 +88,7 @@ class TableForms(ABC):
             for kind in table.schema.types
         )
         header, *rows = (
-            " & ".join(str("" if value is None else value).translate(LATEX) for value in row)
+            " & ".join(_format_cell(value).translate(LATEX) for value in row)
             for row in [table.column_names, *zip(*table.to_pydict().values(), strict=True)]
         )
         body = "".join(f"{row} \\\\\n" for row in rows)
@@ -92,3 +96,9 @@ class TableForms(ABC):
             f"\\begin{{tabular}}{{{alignment}}}\n\\hline\n{header} \\\\\n\\hline\n"
             f"{body}\\hline\n\\end{{tabular}}"
         )
+
+
+def _format_cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < FOUR_DIGITS else f"{value:.0f}"
+    return "" if value is None else str(value)

@@ -60,6 +60,10 @@ def test_pairs_between_two_tables_match_plain_oracle(
     assert len(result) == len(want)
     assert result.documents == (60, 60)
     assert result.affected == (len({a for a, _ in want}), len({b for _, b in want}))
+    assert result.shares == tuple(
+        affected / documents
+        for affected, documents in zip(result.affected, result.documents, strict=True)
+    )
     assert not any("share an id" in warning for warning in result.warnings)
 
 

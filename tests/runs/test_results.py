@@ -536,6 +536,10 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: nk.fit({"id": list(LABELS), "text": list(LABELS)}, LABELS, id="id"),
         ["settings", "threshold", "precision.value", "precision.low", "precision.high"],
     ),
+    "choose": (
+        lambda: nk.choose({"id": list(LABELS), "text": list(LABELS)}, id="id"),
+        ["shingle", "measure", "threshold", "removed", "undoubted"],
+    ),
     "tune": (nk.tune, ["bands", "rows", "tables", "probes", "recall", "similarities.0.001"]),
     "plan": (lambda: nk.plan(1000), ["part", "name", "value", "unit", "formula"]),
 }

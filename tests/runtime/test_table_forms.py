@@ -22,6 +22,15 @@ def test_every_form_has_the_rows_of_the_arrow_table() -> None:
     assert Rows().to_dataset().to_list() == ROWS.to_pylist()
 
 
+def test_numbers_have_four_digits_in_latex() -> None:
+    class Scores(TableForms):
+        def to_arrow(self) -> pa.Table:
+            return pa.table({"score": [0.941747572815534, 12345.678, 1e-9, 0.5]})
+
+    cells = [line.removesuffix(r" \\") for line in Scores().to_latex().splitlines()[4:8]]
+    assert cells == ["0.9417", "12346", "1e-09", "0.5"]
+
+
 @pytest.mark.parametrize(
     ("form", "library"), [("pandas", "pandas"), ("polars", "polars"), ("dataset", "datasets")]
 )
