@@ -83,9 +83,9 @@ def test_finished_output_is_neither_replaced_nor_taken_for_another(
     assert "--overwrite" in capsys.readouterr().err
     assert run("passages", texts, "--min", "5", "--out", out, "-q", "--resume") == 0
     assert run("passages", texts, "--min", "6", "--out", out, "-q", "--resume") == 2
-    assert "min_tokens was 5 and is 6" in capsys.readouterr().err
+    assert "made with --min 5, and this run has --min 6" in capsys.readouterr().err
     assert run("dedup", texts, "--out", out, "-q", "--resume") == 2
-    assert "made with other settings" in capsys.readouterr().err
+    assert "made with command passages" in capsys.readouterr().err
     texts.write_text(texts.read_text() + '{"text": "new"}\n')
     assert run("passages", texts, "--min", "5", "--out", out, "-q", "--resume") == 2
     assert "has changed" in capsys.readouterr().err

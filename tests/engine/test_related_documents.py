@@ -279,7 +279,7 @@ def test_outputs_say_which_documents_are_related(
     written = result.write(tmp_path / "written")
     assert pq.read_table(written / "related.parquet").equals(result.related.arrow)
     assert run([*command, "--related", "0.5", "--resume", "--annotate", "--out", str(out)]) == 2
-    assert "related was 0.4 and is 0.5" in " ".join(capsys.readouterr().err.split())
+    assert "--related 0.4, and this run has --related 0.5" in capsys.readouterr().err
     assert run([*command, "--related", "0.4", "--resume", "--annotate", "--out", str(out)]) == 0
 
 

@@ -129,9 +129,11 @@ def test_run_is_not_resumed_with_another_output_or_codec(
     assert run("dedup", documents, *COMMAND, "--out", out, "--output", "ids", "--resume") == 0
     capsys.readouterr()
     assert run("dedup", documents, *COMMAND, "--out", out, "--resume") == 2
-    assert "output was 'ids' and is None" in capsys.readouterr().err
-    assert run("dedup", documents, *COMMAND, "--out", out, "--codec", "lz4", "--resume") == 2
-    assert "codec was None and is 'lz4'" in capsys.readouterr().err
+    assert "made with --output ids, and this run has no --output" in capsys.readouterr().err
+    copies = tmp_path / "copies"
+    assert run("dedup", documents, *COMMAND, "--out", copies) == 0
+    assert run("dedup", documents, *COMMAND, "--out", copies, "--codec", "lz4", "--resume") == 2
+    assert "made with no --codec, and this run has --codec lz4" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["table", "files"])

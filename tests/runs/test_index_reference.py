@@ -326,7 +326,7 @@ def test_a_resumed_run_searches_again_and_knows_its_index(
         context.setattr(index_reference.IndexReference, "_search", fail)
         with pytest.raises(KilledError):
             dedup(tmp_path, "out", store)
-    with pytest.raises(UsageError, match=r"scope was 'web' and is 'other'"):
+    with pytest.raises(UsageError, match="begun with scope='web', and this run has scope='other'"):
         dedup(tmp_path, "out", store, scope="other", resume=True)
     dedup(tmp_path, "out", store, resume=True)
     assert read_clusters(tmp_path, "out") == read_clusters(tmp_path, "want")

@@ -615,7 +615,7 @@ def test_changed_reference_is_detected(
     dedup(new, tmp_path / "done", old)
     _interrupt(monkeypatch, new, tmp_path / "out", old)
     pq.write_table(tables[1].slice(1), old)
-    with pytest.raises(UsageError, match=r"cannot resume .*of the reference.*old\.parquet"):
+    with pytest.raises(UsageError, match=r"cannot resume.*of the reference.*old\.parquet"):
         dedup(new, tmp_path / "out", old, resume=True)
     with pytest.raises(UsageError, match=r"is finished, but of the reference.*old\.parquet"):
         dedup(new, tmp_path / "done", old, resume=True)
