@@ -67,7 +67,7 @@ def test_unknown_readers_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run("dedup", documents, "--out", tmp_path / "out", "--readable-by", "world") == app.USAGE
-    assert "choose owner, group or everyone" in capsys.readouterr().err
+    assert "is not one of owner, group, everyone" in capsys.readouterr().err
     monkeypatch.setenv("NEARKIN_READABLE_BY", "world")
     assert run("info", tmp_path) == app.USAGE
     assert not (tmp_path / "out").exists()

@@ -285,7 +285,7 @@ def test_a_killed_run_is_resumed_with_the_same_list_only(
         content = Path("list").read_bytes()
         other.save("list")
         assert app.run(["dedup", *options, "--out", stage, "--resume"]) == 2
-        assert "blocklist was" in capsys.readouterr().err
+        assert "begun with other --blocklist" in capsys.readouterr().err
         Path("list").write_bytes(content)
         assert app.run(["dedup", *options, "--out", stage, "--resume"]) == 0
         clusters = Path(stage, "clusters.parquet").read_bytes()

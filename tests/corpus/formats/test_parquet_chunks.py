@@ -3,6 +3,7 @@
 import json
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,6 @@ from nearkin.corpus.formats.parquet_footers import (
     encode_struct,
     read_footer,
 )
-from tests.prepared_process import prepared_line
 
 NUMBER, TEXT = 0, 1
 """The columns of the file."""
@@ -82,7 +82,7 @@ def test_chunks_that_pyarrow_cannot_read_reject_their_row_group(
     out = tmp_path / "out"
     command = ["dedup", str(path), "--id", "id", "--out", str(out)]
     done = subprocess.run(
-        prepared_line("nearkin", *command), capture_output=True, text=True, check=False
+        [sys.executable, "-m", "nearkin", *command], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads((out / "run.json").read_text())["counts"]

@@ -46,7 +46,7 @@ def test_first_documents_of_the_draw_take_part(monkeypatch: pytest.MonkeyPatch) 
     assert sum(len(TEXTS[id]) for id in labelled[:count]) <= 400
     assert sum(len(TEXTS[id]) for id in labelled[: count + 1]) > 400
     assert chosen.too_large == len(labelled) - count
-    assert chosen.missing == ()
+    assert chosen.missing == 0
 
 
 def test_fewer_large_documents_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def test_each_edit_operation_alone_reaches_the_similarity_range(
         ({"documents": 10, "hostile": 20}, "fewer than those of hostile"),
         ({"operations": {"paint": 1.0}}, "operation 'paint'"),
         ({"operations": {"typo": 0.0}}, "the weights of operations"),
-        ({"format": "xml"}, "format 'xml'"),
+        ({"format": "xml"}, "format='xml' is not one of"),
         ({"length": "fixed:x"}, "length 'fixed:x'"),
         ({"length": "fixed:0"}, "length 'fixed:0' is out of range"),
         ({"length": "uniform:-5:500"}, "length 'uniform:-5:500' is out of range"),
