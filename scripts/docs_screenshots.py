@@ -106,9 +106,10 @@ def save_terminal(commands: list[tuple[str, str]], name: str) -> None:
 
 
 def words_of_page(page: Page) -> str:
-    """Returns the words of a page that are visible, without numbers, dates and the version."""
+    """Returns the words of a page that are visible, without numbers, dates, version and folder."""
     words = " ".join(page.inner_text("body").split())
-    return NUMBER.sub("#", DATE.sub("#", words.replace(nk.__version__, "#")))
+    words = words.replace(nk.__version__, "#").replace(f"{FOLDER.parents[1]}/", "")
+    return NUMBER.sub("#", DATE.sub("#", words))
 
 
 def save_picture(page: Page, name: str) -> None:

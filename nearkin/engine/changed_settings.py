@@ -30,6 +30,8 @@ GROUPS = {"lines": "repeated_lines", "suites": "against"}
 """The settings whose group of values in a record does not have their name."""
 OF_CUTS = ("cut", "min_left", "keep")
 """The values of a group that are settings of their own. The others make its setting."""
+ONLY_AGAINST = "only_against"
+"""The value that only runs with a reference have, true or false."""
 FINGERPRINTED = ("decisions", "blocklist", "frequencies", "max_df")
 """The settings of which the record holds a hash of the content."""
 
@@ -64,7 +66,7 @@ def _list_values(record: Mapping[str, Any], group: str = "") -> Iterator[tuple[P
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _list_values(value, key)
-        elif value is not False and value not in (None, [], ()):
+        elif key == ONLY_AGAINST or (value is not False and value not in (None, [], ())):
             yield (group, key), list(value) if isinstance(value, tuple) else value
 
 
@@ -75,6 +77,8 @@ def _describe(place: Place, value: Any) -> str:
     if is_own and key in FACTS:
         return f"{key} {value}"
     name = NAMES.get(key, key) if is_own else GROUPS.get(group, group)
+    if name == ONLY_AGAINST and value is not True:
+        return f"no {name_setting('against')}" if value is None else name_setting("against")
     if value is None:
         return f"no {name_setting(name)}"
     if not is_own or name in FINGERPRINTED:

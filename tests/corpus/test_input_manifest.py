@@ -129,5 +129,5 @@ def test_records_without_the_kind_of_the_hash_hold_one_of_the_whole_content(
 
 
 def test_unknown_part_of_inputs_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="choose sampled or full"):
+    with pytest.raises(UsageError, match="is not one of sampled, full"):
         HashedPart.parse("none")

@@ -64,6 +64,7 @@ CHANGES = [
         identity(passages={"min_tokens": 50, "cut": "line", "min_left": 0}),
         "no --passages, and this run has --passages",
     ),
+    (identity(only_against=False), "no --against, and this run has --against"),
     ({**identity(), "command": "split"}, "command dedup, and this run has command split"),
 ]
 

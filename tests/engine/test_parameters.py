@@ -110,8 +110,8 @@ def test_reading_options_are_keywords(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "first"),
     [
-        (nk.dedup, ["data", "text", "id", "threshold", "preset", "keep", "out", "against"]),
-        (nk.pairs, ["data", "text", "id", "threshold", "preset", "keep", "out", "relation"]),
+        (nk.dedup, ["data", "text", "id", "threshold", "preset", "keep", "out", "overwrite"]),
+        (nk.pairs, ["data", "text", "id", "threshold", "preset", "keep", "out", "overwrite"]),
         (nk.check, ["first", "second", "text", "id", "threshold", "preset", "keep"]),
         (nk.split, ["data", "groups", "text", "id", "threshold", "preset", "names"]),
         (nk.passages, ["data", "text", "id", "min_tokens"]),

@@ -269,7 +269,7 @@ def test_no_new_documents_give_an_empty_result() -> None:
 def test_rows_of_a_reference_that_cannot_be_read_are_warned_about() -> None:
     reference_table = pa.table({"text": ["a b c", None]})
     result = nk.dedup(["a b c"], against=reference_table)
-    assert "1 row of the reference could not be read" in result.warnings[0]
+    assert "1 row was rejected among those of the reference" in result.warnings[0]
     assert result.kept.tolist() == [False]
 
 

@@ -619,7 +619,7 @@ def test_changed_reference_is_detected(
         dedup(new, tmp_path / "out", old, resume=True)
     with pytest.raises(UsageError, match=r"is finished, but of the reference.*old\.parquet"):
         dedup(new, tmp_path / "done", old, resume=True)
-    with pytest.raises(UsageError, match="only_against"):
+    with pytest.raises(UsageError, match="made with `against`, and this run has no `against`"):
         dedup(new, tmp_path / "done", None, resume=True)
 
 

@@ -139,7 +139,7 @@ EXAMPLES: dict[str, OperationExample] = {
     ),
     "DELETE /v1/scopes/{scope}/documents/{id}": OperationExample("deleteDocument"),
     "POST /v1/scopes/{scope}/removals": OperationExample(
-        "deleteDocuments", {"removed": 1}, {"ids": [ID, "unknown"]}
+        "deleteDocuments", {"removed": 1}, {"ids": ["three", "four"]}
     ),
     "PATCH /v1/scopes/{scope}/documents/{id}": OperationExample(
         "addDocumentPart",

@@ -288,7 +288,7 @@ def test_the_planned_size_of_buckets_is_that_of_their_arrays(documents: int, key
 
 
 def test_a_plan_of_an_unknown_store_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown store 'mysql'"):
+    with pytest.raises(UsageError, match="store='mysql' is not one of"):
         Workload(10, engine="index", store="mysql")
 
 

@@ -43,6 +43,8 @@ BODIES: dict[str, list[Any]] = {
         {"decisions": [{"id_a": "new", "id_b": other, "decision": "different"}]}
         for other in ("other", "new")
     ],
+    # no documents of its own, so that there is something to learn afterwards
+    "POST /v1/scopes/{scope}/removals": [{"ids": [OTHER_ID, "unknown"]}, {"ids": []}, {}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
     "POST /v1/explain": [
         {"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS
