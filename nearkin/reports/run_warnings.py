@@ -225,7 +225,7 @@ def warn_of_decisions(run: "Run") -> list[str]:
         return []
     reason = "the blocklist removes one of their documents"
     if unknown := recorded.get("unknown_ids"):
-        reason = f"the inputs do not have both ids, for example not {describe_unknown_ids(unknown)}"
+        reason = f"the inputs do not have both ids, for example {describe_unknown_ids(unknown)}"
     return [
         f"{absent:,} of {sum(counts.values()):,} decisions {'has' if absent == 1 else 'have'} no "
         f"effect, because {reason}"
