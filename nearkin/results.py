@@ -5,6 +5,7 @@ Most programs need them for annotations only, for example `nk.results.DedupResul
 
 from nearkin.engine.advice import Advice
 from nearkin.engine.blocklist.blocklist import BlockedMatch
+from nearkin.engine.changed_settings import SettingChange
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.quality.evaluate.golden import GoldenSet
 from nearkin.quality.fit.result import FitRecord, FitResult
@@ -15,7 +16,7 @@ from nearkin.quality.plan.tune import OperatingPoint, OperatingPointRecord, Tuni
 from nearkin.quality.plan.workload import Workload
 from nearkin.reports.examples import PairExample, PairExamples
 from nearkin.reports.model import ReportData
-from nearkin.runs.diff import DiffResult, SettingDifference
+from nearkin.runs.diff import DiffResult
 from nearkin.runs.profile import Profile
 from nearkin.runs.results import (
     CheckResult,
@@ -53,7 +54,7 @@ __all__ = [
     "Profile",
     "ReportData",
     "ResultTable",
-    "SettingDifference",
+    "SettingChange",
     "SplitResult",
     "SynthSettings",
     "TriedSettings",

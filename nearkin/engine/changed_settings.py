@@ -1,7 +1,7 @@
-"""The first setting in which two runs differ, as a message names it to their user."""
+"""The settings in which two runs differ, as their users name them."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.settings.table import SETTINGS
@@ -36,15 +36,42 @@ FINGERPRINTED = ("decisions", "blocklist", "frequencies", "max_df")
 """The settings of which the record holds a hash of the content."""
 
 
+class SettingChange(NamedTuple):
+    """A setting whose recorded value differs between two runs. A value is None if it has none."""
+
+    setting: str
+    before: Any
+    after: Any
+
+
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Describes the first difference of the recorded settings of two runs, after "made with"."""
     old, new = dict(_list_values(before)), dict(_list_values(now))
     changed = [place for place in {**old, **new} if old.get(place) != new.get(place)]
     if not changed:
-        return None
+        # a value that no setting has must not be taken for none
+        return None if _without_nulls(before) == _without_nulls(now) else "other settings"
     place = min(changed, key=_rank)
     was, is_now = (_describe(place, values.get(place)) for values in (old, new))
     return f"other {was}" if was == is_now else f"{was}, and this run has {is_now}"
+
+
+def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[SettingChange]:
+    """Returns the settings that differ, by name. Values that follow from others are left out."""
+    old, new = dict(_list_values(before)), dict(_list_values(now))
+    changes = [
+        SettingChange(_name_setting_at(place), old.get(place), new.get(place))
+        for place in {**old, **new}
+        if old.get(place) != new.get(place) and place[1] not in DERIVED
+    ]
+    return sorted(changes, key=lambda change: change.setting)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Returns a record without values that are null, at any depth."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _without_nulls(each) for key, each in value.items() if each is not None}
 
 
 def _rank(place: Place) -> int:
@@ -70,13 +97,26 @@ def _list_values(record: Mapping[str, Any], group: str = "") -> Iterator[tuple[P
             yield (group, key), list(value) if isinstance(value, tuple) else value
 
 
+def _is_setting(place: Place) -> bool:
+    """Returns whether a value is a setting of its own, and not a part of one."""
+    group, key = place
+    return group in SETTINGS_OF or key in OF_CUTS
+
+
+def _name_setting_at(place: Place) -> str:
+    """Returns the setting of a value, or the key of a fact."""
+    group, key = place
+    if not _is_setting(place):
+        return GROUPS.get(group, group)
+    return key if key in FACTS else NAMES.get(key, key)
+
+
 def _describe(place: Place, value: Any) -> str:
     """Returns a setting and its value as its user gives them."""
-    group, key = place
-    is_own = group in SETTINGS_OF or key in OF_CUTS
-    if is_own and key in FACTS:
-        return f"{key} {value}"
-    name = NAMES.get(key, key) if is_own else GROUPS.get(group, group)
+    name = _name_setting_at(place)
+    is_own = _is_setting(place)
+    if is_own and place[1] in FACTS:
+        return f"{name} {value}"
     if name == ONLY_AGAINST and value is not True:
         return f"no {name_setting('against')}" if value is None else name_setting("against")
     if value is None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.changed_settings import SettingChange, list_changes
 from nearkin.errors import UsageError
 from nearkin.runs.results import ResultTable, TableResult
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
@@ -23,8 +24,6 @@ BEFORE = "_before"
 AFTER = "_after"
 NONE = -1
 """The number of a document or cluster that a run does not have."""
-
-
 COUNTED = ("frequencies", "cut")
 """The entries of a Spec that name counts over a corpus."""
 
@@ -47,14 +46,6 @@ class ClusterChange(StrEnum):
     DISSOLVED = "dissolved"
     SHRANK = "shrank"
     SPLIT = "split"
-
-
-class SettingDifference(NamedTuple):
-    """A setting whose value differs between two runs."""
-
-    setting: str
-    before: object
-    after: object
 
 
 DOCUMENTS = pa.schema(
@@ -102,14 +93,15 @@ class DiffResult(TableResult):
             row for each part.
         settings: Settings that differ.
         versions: Versions of nearkin of both runs.
-        same_inputs: Whether the inputs have the same content.
+        same_inputs: Whether the inputs have the same content. None if a run was over data in
+            memory, whose content is not recorded.
     """
 
     documents: ResultTable
     clusters: ResultTable
-    settings: tuple[SettingDifference, ...]
+    settings: tuple[SettingChange, ...]
     versions: tuple[str, str]
-    same_inputs: bool
+    same_inputs: bool | None
 
     @property
     def _table(self) -> ResultTable:
@@ -139,11 +131,16 @@ class DiffResult(TableResult):
             parts = [f"{counts[name]:,} {name}" for name in changes if name in counts]
             lines.append(f"{noun}: {', '.join(parts) or 'no changes'}.")
         if self.settings:
-            settings = [f"{name} {before!r} -> {after!r}" for name, before, after in self.settings]
-            lines.append(f"Settings that differ: {'; '.join(settings)}.")
+            described = [
+                f"{change.setting} {_format(change.before)} -> {_format(change.after)}"
+                for change in self.settings
+            ]
+            lines.append(f"Settings that differ: {'; '.join(described)}.")
         if self.versions[0] != self.versions[1]:
             lines.append(f"Versions of nearkin: {self.versions[0]} -> {self.versions[1]}.")
-        if not self.same_inputs:
+        if self.same_inputs is None:
+            lines.append("It is unknown whether the contents of the inputs differ.")
+        elif not self.same_inputs:
             lines.append("The contents of the inputs differ.")
         return lines
 
@@ -152,7 +149,7 @@ class DiffResult(TableResult):
         return {
             "changed": self.has_changes,
             "counts": self.counts,
-            "settings": [difference._asdict() for difference in self.settings],
+            "settings": [change._asdict() for change in self.settings],
             "versions": list(self.versions),
             "same_inputs": self.same_inputs,
         }
@@ -170,6 +167,13 @@ BEFORE_CHANGES = [ClusterChange.DISSOLVED, ClusterChange.SHRANK, ClusterChange.S
 """The changes of a cluster of the first run: no, one or several clusters of the second one."""
 
 
+def _format(value: object) -> str:
+    """Returns the value of a setting for a sentence."""
+    if value is None:
+        return "none"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _count(changes: pa.ChunkedArray) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(changes).to_pylist()}
 
@@ -178,7 +182,7 @@ def _count(changes: pa.ChunkedArray) -> dict[str, int]:
 def diff(first: str | Path, second: str | Path) -> DiffResult:
     """Compares two runs over a collection, for example over the dumps of two days.
 
-    Both need ids: by row numbers, documents of different files cannot be told apart.
+    Both runs need a column of ids. Row numbers do not identify documents when rows are added.
 
     Args:
         first: Output folder of the earlier run.
@@ -194,17 +198,16 @@ def diff(first: str | Path, second: str | Path) -> DiffResult:
         SavedRun(folder, read_run_record(folder / RUN)) for folder in (Path(first), Path(second))
     ]
     before, after = (_read_documents(run) for run in runs)
-    records = [run.record for run in runs]
-    settings = tuple(find_differences(records[0], records[1]))
-    contents = [_list_contents(record) for record in records]
-    same_inputs = contents[0] == contents[1]
-    versions = (records[0].version, records[1].version)
-    differs = {
+    first_record, second_record = (run.record for run in runs)
+    settings = tuple(list_changes(_list_settings(first_record), _list_settings(second_record)))
+    same_inputs = _have_same_inputs(first_record, second_record)
+    versions = (first_record.version, second_record.version)
+    causes = {
         "settings": bool(settings),
         "version": versions[0] != versions[1],
-        "inputs": not same_inputs,
+        "inputs": same_inputs is False,
     }
-    general = " or ".join(name for name, does in differs.items() if does) or "unknown"
+    general = " or ".join(name for name, differs in causes.items() if differs) or "unknown"
     joined = JoinedRuns(before, after)
     return DiffResult(
         documents=ResultTable(joined.list_documents(general)),
@@ -230,35 +233,28 @@ def _read_documents(run: SavedRun) -> pa.Table:
     return clusters
 
 
-def find_differences(first: RunRecord, second: RunRecord) -> list[SettingDifference]:
-    """Returns the settings that differ between two runs, in alphabetical order."""
-    before, after = _list_settings(first), _list_settings(second)
-    return [
-        SettingDifference(name, before.get(name), after.get(name))
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    ]
-
-
 def _list_settings(record: RunRecord) -> Mapping[str, object]:
     """Returns what decides the result of a run apart from its inputs."""
-    settings = {**record.spec_json, **record.parameters}
-    # those that a run counted follow from its inputs
-    for name in COUNTED:
-        settings.pop(name, None)
+    # the counts over a corpus follow from it
+    spec = {name: value for name, value in record.spec_json.items() if name not in COUNTED}
+    settings: dict[str, object] = {"spec": spec, "parameters": record.parameters}
     if isinstance(record, FileRun):
-        settings |= {f"column {name}": value for name, value in record.columns.items()}
+        settings["columns"] = record.columns
         settings["decisions"] = record.decisions and record.decisions.fingerprint
         settings["blocklist"] = record.blocklist and record.blocklist.fingerprint
         settings["against"] = record.against and list(record.against.paths)
     return settings
 
 
-def _list_contents(record: RunRecord) -> list[tuple[str, int]]:
-    """Returns hashes of the contents of the inputs of a run, in a fixed order."""
-    if not isinstance(record, FileRun):
-        return []
-    return sorted((entry["sha256"], entry["size"]) for entry in record.inputs)
+def _have_same_inputs(first: RunRecord, second: RunRecord) -> bool | None:
+    """Returns whether the inputs of two runs have the same content. None if it is unknown."""
+    if not (isinstance(first, FileRun) and isinstance(second, FileRun)):
+        return None
+    before, after = (
+        sorted((entry["sha256"], entry["size"]) for entry in record.inputs)
+        for record in (first, second)
+    )
+    return before == after
 
 
 class JoinedRuns:
@@ -338,14 +334,16 @@ class JoinedRuns:
         of_first = _relate(links, sizes_before)[:, [0, 2, 1, 3]]
         places = np.concatenate([of_second[:, 0], of_first[:, 0] + len(AFTER_CHANGES)])
         labels = np.array([*AFTER_CHANGES, *BEFORE_CHANGES], dtype=object)
-        _, of_after, of_before, common = np.concatenate([of_second, of_first]).T
+        rows = np.concatenate([of_second, of_first])
+        of_after = rows[:, 1]
+        of_before = rows[:, 2]
         columns = [
             pa.array(labels[places], pa.large_string()),
             names_before.take(pa.array(of_before, mask=of_before == NONE)),
             names_after.take(pa.array(of_after, mask=of_after == NONE)),
             pa.array(sizes_before[of_before]),
             pa.array(sizes_after[of_after]),
-            pa.array(common),
+            pa.array(rows[:, 3]),
         ]
         return pa.table(columns, schema=CLUSTERS)
 
@@ -373,7 +371,8 @@ def _relate(links: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         Rows of the number of other clusters (0, 1, or 2 for several), the cluster, the other
         cluster or NONE, and the documents that they share, int64 (rows, 4).
     """
-    own, _, shared = links.T
+    own = links[:, 0]
+    shared = links[:, 2]
     partners = np.bincount(own, minlength=len(sizes))
     alone = np.flatnonzero((sizes > 1) & (partners == 0))
     is_changed = (partners[own] > 1) | (shared < sizes[own])

@@ -6,7 +6,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.changed_settings import describe_change
+from nearkin.engine.changed_settings import describe_change, list_changes
 from nearkin.engine.options import RunOptions
 from nearkin.runtime.setting_names import SettingForm, settings_named_as
 
@@ -108,7 +108,22 @@ def test_values_that_nobody_typed_are_not_shown(before: Any, now: Any, sentence:
 
 
 def test_equal_settings_have_no_difference() -> None:
-    assert describe_change(identity(annotate=False), identity()) is None
+    assert describe_change(identity(annotate=None), identity()) is None
+
+
+def test_a_difference_without_a_name_is_a_difference() -> None:
+    assert describe_change(identity(annotate=False), identity()) == "other settings"
+
+
+def test_all_changes_are_listed_by_the_names_of_settings() -> None:
+    before = identity(options=RunOptions(threshold=0.7), decisions="ab")
+    now = identity(Columns(text="title", joined=("body",)), chars())
+    assert [tuple(change) for change in list_changes(before, now)] == [
+        ("decisions", "ab", None),
+        ("shingle", "words:3", "chars:5"),
+        ("text", ["text"], ["title", "body"]),
+        ("threshold", 0.7, 0.8),
+    ]
 
 
 def test_the_library_shows_keywords() -> None:

@@ -185,6 +185,29 @@ def test_a_collection_that_grew_is_compared(
     assert "not the output folder of a run" in capsys.readouterr().err
 
 
+def test_a_run_over_data_in_memory_has_unknown_inputs(tmp_path: Path) -> None:
+    table = {"id": ["a", "b"], "text": ["one two three four", "five six seven eight"]}
+    for name, threshold in (("old", 0.8), ("new", 0.7)):
+        nk.dedup(table, id="id", threshold=threshold, out=tmp_path / name)
+    result = nk.diff(tmp_path / "old", tmp_path / "new")
+    assert result.same_inputs is None
+    assert result.describe()[2:] == [
+        "Settings that differ: threshold 0.8 -> 0.7.",
+        "It is unknown whether the contents of the inputs differ.",
+    ]
+
+
+def test_weights_that_follow_from_the_inputs_are_no_setting(tmp_path: Path) -> None:
+    texts = {"a": "john smith london", "b": "jon smith london", "c": "mary jones leeds"}
+    for name in ("old", "new"):
+        write_documents(tmp_path / f"{name}.jsonl", texts)
+        deduplicate(tmp_path / f"{name}.jsonl", tmp_path / name, "--preset", "records")
+        texts["d"] = "peter miller york"
+    result = nk.diff(tmp_path / "old", tmp_path / "new")
+    assert result.settings == ()
+    assert result.same_inputs is False
+
+
 def test_runs_with_repeated_ids_are_refused(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(nk.UsageError, match="'a' is the id of several documents"):
         compare(finished, tmp_path, [["a"], ["a"]], [["a"]])

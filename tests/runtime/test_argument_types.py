@@ -569,7 +569,7 @@ RESULTS = {
     "Progress",
     "ReportData",
     "ResultTable",
-    "SettingDifference",
+    "SettingChange",
     "SignatureLimits",
     "SignatureMatch",
     "SignatureMatches",
