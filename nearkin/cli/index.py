@@ -489,6 +489,7 @@ def query(
 @with_option_groups
 def remove(
     *,
+    given: GivenOptions,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of the documents.")] = None,
     ids_file: Path | None = setting(
         None, "File with an id on each line, in UTF-8.", INPUT, metavar="FILE"
@@ -511,18 +512,32 @@ def remove(
 
         nearkin index remove --all --scope acme --store sqlite:///kin.db
     """  # noqa: E501
-    from nearkin.cli.explain import read_text
     from nearkin.errors import UsageError
 
     if sum((bool(ids), ids_file is not None, all)) != 1:
-        raise UsageError("give ids, a file of them with --ids-file, or --all with a --scope")
-    names = ids or []
-    if ids_file is not None:
-        names = [line for line in read_text(str(ids_file)).splitlines() if line]
+        raise UsageError("give ids, a file of them with --ids-file, or --all with --scope")
+    if all and "scope" not in given:
+        raise UsageError(f"--all deletes a whole scope; name it, for example with --scope {scope}")
+    names = (ids or []) if ids_file is None else _read_ids(ids_file)
     with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
         removed = opened.remove_scope(scope) if all else opened.remove_many(scope, names)
     not_there = 0 if all else len(set(names)) - removed
     print_facts({"removed": removed, "not_there": not_there}, as_json=json)
+
+
+def _read_ids(path: Path) -> list[str]:
+    """Returns the ids of a file, one on each line. Empty lines are skipped."""
+    from nearkin.errors import UsageError
+
+    try:
+        content = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8"
+        ) from error
+    return [line for line in content.replace("\r\n", "\n").split("\n") if line]
 
 
 @index.command()

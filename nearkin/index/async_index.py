@@ -85,9 +85,7 @@ class AsyncIndex:
     cluster = _in_thread(Index.cluster)
     explain = _in_thread(Index.explain)
     remove = _in_thread(Index.remove)
-
     remove_many = _in_thread(Index.remove_many)
-
     remove_scope = _in_thread(Index.remove_scope)
     expire = _in_thread(Index.expire)
     export = _in_thread(Index.export)

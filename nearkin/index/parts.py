@@ -239,18 +239,27 @@ class DocumentParts:
     def discard_many(self, scope: str, ids: Sequence[str]) -> set[str]:
         """Deletes the parts of unfinished documents, and returns the ids of those."""
         place = parts_scope(scope)
-        heads: list[Entry | None] = []
+        unfinished: list[str] = []
         for first in range(0, len(ids), LISTED_AT_ONCE):
             portion = list(ids[first : first + LISTED_AT_ONCE])
-            heads += self._session.run_step(
-                place, partial(self._session.store.entries, place, portion)
-            )
-        return {head.id for head in heads if head is not None and self.discard(scope, head.id)}
+            step = partial(self._find_unfinished, place, portion)
+            unfinished += self._session.run_step(place, step)
+        return {id for id in unfinished if self.discard(scope, id)}
+
+    def _find_unfinished(self, place: str, ids: list[str]) -> list[str]:
+        """Returns the ids of documents that have parts. Only the current store leaves any out."""
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        heads = searcher.store.entries(place, ids)
+        self._session.confirm_state()
+        return [head.id for head in heads if head is not None]
 
     def discard_scope(self, scope: str) -> None:
         """Deletes the parts of all unfinished documents of a scope."""
         place = parts_scope(scope)
-        for entry in self._session.searcher.store.scan(place, content=False):
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        for entry in searcher.store.scan(place, content=False):
             if not is_part_name(place, entry.id):
                 self.discard(scope, entry.id)
 

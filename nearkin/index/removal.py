@@ -85,12 +85,13 @@ class Removals:
 
     def remove_scope(self, scope: str) -> int:
         """Deletes the documents of a scope, as `Index.remove_scope` does."""
-        store = self._session.searcher.store
         removed = 0
         # representatives come after all members, as in `remove_many`
         for has_leaders in (False, True):
+            # it keeps the store open if the index moves meanwhile
+            searcher = self._session.searcher
             ids: list[str] = []
-            for entry in store.scan(require_scope(scope), content=False):
+            for entry in searcher.store.scan(require_scope(scope), content=False):
                 if has_leaders or not entry.is_leader:
                     ids.append(entry.id)
                 if len(ids) == MAX_REMOVED:
@@ -107,7 +108,8 @@ class Removals:
         """
         session = self._session
         # it keeps the store open if the index moves meanwhile
-        store = session.searcher.store
+        searcher = session.searcher
+        store = searcher.store
         stored = store.entries(require_scope(scope), ids)
         entries = [entry for entry in stored if entry is not None]
         if len(entries) < len(ids):

@@ -100,7 +100,7 @@ WORKS: dict[str, Work] = {
 
 
 PLACES = ("before", "half", "after")
-"""Where in a call a work ends."""
+"""The moments of a call at which the work of a test ends."""
 FAULTS = [
     pytest.param(
         name, where, marks=pytest.mark.full if name == "compact" and where != "half" else ()
