@@ -152,7 +152,7 @@ def _open_index(settings: ServerSettings) -> Index:
         )
         resources = SpecResources(secret)
         try:
-            index = Index.open(
+            return Index.open(
                 settings.urls,
                 settings=keyed,
                 resources=resources,
@@ -160,17 +160,19 @@ def _open_index(settings: ServerSettings) -> Index:
                 decisions=settings.decisions,
                 warm_up=False,
             )
-            if is_created:
-                log.warning(
-                    "secret key created; keep a copy, because the index cannot be used without it",
-                    extra={"file": settings.key_file, "key_id": secret.id},
-                )
-            return index
         except IncompatibleError:
             # the index exists already, with another key or without one, so that a new key is
             # useless
             if is_created:
                 Path(settings.key_file).unlink()
+                is_created = False
+        finally:
+            # after other errors, too: the index may have been created with the key
+            if is_created:
+                log.warning(
+                    "secret key created; keep a copy, because the index cannot be used without it",
+                    extra={"file": settings.key_file, "key_id": secret.id},
+                )
     secret_of_index = HashKey.read(settings.key_file) if _key_exists(settings.key_file) else None
     resources = SpecResources(secret_of_index)
     index = Index.open(

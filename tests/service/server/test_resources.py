@@ -6,7 +6,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 from nearkin.service.server.app import create_app
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from nearkin.service.server.resources import open_index
@@ -106,6 +106,21 @@ def test_no_key_is_announced_for_an_index_without_one(
         assert index.spec.key_id is None
     assert not any("secret key" in record.getMessage() for record in caplog.records)
     assert not (tmp_path / "new.key").exists()
+
+
+def test_a_key_is_announced_if_it_stays_after_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index may have been created with it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("the answer of the store was lost")
+
+    monkeypatch.setattr(nk.Index, "open", fail)
+    with pytest.raises(StoreError):
+        open_index(key_settings(tmp_path, f"sqlite:///{tmp_path}/kin.db"))
+    assert (tmp_path / "new.key").exists()
+    assert "secret key created" in caplog.records[0].getMessage()
 
 
 def test_created_key_is_logged_with_its_id(
