@@ -45,7 +45,7 @@ WORDS = "words"
 """The name of the text in a picture that has the words of its page."""
 
 Save = Callable[[Page, str], None]
-"""What is done with a page and the name of its picture."""
+"""A function that receives a page and the name of its picture."""
 
 BRIDGE = (
     "The city council voted on Tuesday to build a second bridge over the river, after ten years of "
@@ -142,7 +142,7 @@ def take_report(browser: Browser, folder: Path, save: Save) -> None:
     Args:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
-        save: What is done with a page and the name of its picture.
+        save: Receives each page and the name of its picture.
     """
     documents: dict[str, list[str]] = {"id": [], "source": [], "text": []}
     for name, text in NEWS.items():
@@ -239,7 +239,7 @@ def take_console(browser: Browser, folder: Path, save: Save) -> None:
     Args:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
-        save: What is done with a page and the name of its picture.
+        save: Receives each page and the name of its picture.
     """
     with running_server(folder) as url:
         fill_index(url)

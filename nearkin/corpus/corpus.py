@@ -749,11 +749,11 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
 
 
 def _suggest_carried(name: str, names: Iterable[str]) -> str:
-    """Returns the end of a message that there is no column of a name, which a setting has."""
+    """Returns the end of a message about an unknown column that a setting names."""
     criteria = SETTINGS["keep"].setting.known_values()
     return did_you_mean(name, (*names, *criteria)) or (
-        f"; correct its name, or give {name_setting('keep')} a criterion without a column: "
-        f"{', '.join(criteria)}"
+        f"; correct its name ({name_setting('keep')} has the criteria {', '.join(criteria)}, which "
+        "need no column)"
     )
 
 

@@ -108,7 +108,7 @@ def test_decisions_about_absent_ids_are_counted_and_said() -> None:
     decisions = decide([("a", "gone")], [("a", "b"), ("x", "y")])
     result = nk.dedup(table, id="id", decisions=decisions)
     assert [warning for warning in result.warnings if "decisions" in warning] == [
-        "2 of 3 decisions have no effect, because the inputs do not have both ids, for example not "
+        "2 of 3 decisions have no effect, because the inputs do not have both ids, for example "
         "'gone', 'x', 'y'"
     ]
 
