@@ -132,7 +132,7 @@ class DiffResult(TableResult):
             lines.append(f"{noun}: {', '.join(parts) or 'no changes'}.")
         if self.settings:
             described = [
-                f"{change.setting} {_format(change.before)} -> {_format(change.after)}"
+                f"{change.setting}: {_format(change.before)} -> {_format(change.after)}"
                 for change in self.settings
             ]
             lines.append(f"Settings that differ: {'; '.join(described)}.")
@@ -171,7 +171,7 @@ def _format(value: object) -> str:
     """Returns the value of a setting for a sentence."""
     if value is None:
         return "none"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return repr(",".join(map(str, value)) if isinstance(value, list) else value)
 
 
 def _count(changes: pa.ChunkedArray) -> dict[str, int]:

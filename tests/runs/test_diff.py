@@ -162,7 +162,7 @@ def test_a_collection_that_grew_is_compared(
     assert capsys.readouterr().err.splitlines() == [
         "Documents: 1 became removed, 1 new.",
         "Clusters: 1 formed.",
-        "Settings that differ: threshold 0.8 -> 0.6.",
+        "Settings that differ: threshold: 0.8 -> 0.6.",
         "The contents of the inputs differ.",
     ]
     assert Path("d.csv").read_text().splitlines() == [
@@ -192,7 +192,7 @@ def test_a_run_over_data_in_memory_has_unknown_inputs(tmp_path: Path) -> None:
     result = nk.diff(tmp_path / "old", tmp_path / "new")
     assert result.same_inputs is None
     assert result.describe()[2:] == [
-        "Settings that differ: threshold 0.8 -> 0.7.",
+        "Settings that differ: threshold: 0.8 -> 0.7.",
         "It is unknown whether the contents of the inputs differ.",
     ]
 
