@@ -36,7 +36,13 @@ class FieldOptions:
     id_field: str = setting(
         "id", "Field that holds the id. Without it the id is made from the content.", INPUT
     )
-    scope_field: str = setting("scope", "Field that holds the scope.", INPUT)
+    scope_field: str = setting("scope", "Field or header that holds the scope.", INPUT)
+    op_field: str = setting(
+        "op",
+        "Field or header that holds the operation, for example upsert or delete. Without it an "
+        "event is an upsert, and a message of Kafka without a value is a deletion.",
+        INPUT,
+    )
     max_event: int = setting(
         16_000_000,
         "Maximum size of an event in bytes. Larger events become dead letters.",
@@ -90,7 +96,7 @@ def stream(
 ) -> None:
     """Upsert the documents of an event stream into an index.
 
-    They can be sent to a server instead. Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
+    Events may delete documents, too. A server can be the destination instead. Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
     batch.
 
     Examples:
@@ -118,6 +124,7 @@ def stream(
         vector=fields.vector,
         id=fields.id_field,
         scope_field=fields.scope_field,
+        op=fields.op_field,
         batch=batch,
         idle=seconds,
         max_event=fields.max_event,

@@ -2,8 +2,8 @@
 
 An event is acknowledged after its document was written. If a consumer dies before that, the event
 is delivered again. The same document under the same id, or under an id made from its content, does
-not change an index. Events without a valid document become dead letters, so that they neither block
-the stream nor disappear.
+not change an index, and a deletion may be repeated. Events without a valid document become dead
+letters, so that they neither block the stream nor disappear.
 """
 
 import logging
@@ -11,8 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from threading import Event as Flag
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from nearkin.errors import MissingExtraError, NearkinError, ServiceError, StoreError, UsageError
 from nearkin.index.entry import Outcome
@@ -33,6 +35,8 @@ except ImportError as error:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Answer: TypeAlias = Outcome | NearkinError | None
+"""The outcome of an event: that of an upsert, None after a deletion, or the reason of a refusal."""
 
 log = logging.getLogger("nearkin.stream")
 
@@ -48,12 +52,14 @@ class ConsumerCounts:
 
     Attributes:
         kinds: The number of documents by `Outcome.kind`.
+        removed: The number of events that deleted a document, or found none to delete.
         dead: The number of events that became dead letters.
         dropped: The number of events that their source deleted before they were processed, for
             example because the stream was trimmed.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
+    removed: int = 0
     dead: int = 0
     dropped: int = 0
 
@@ -62,6 +68,7 @@ class ConsumerCounts:
         return {
             "documents": self.kinds.total(),
             **self.kinds,
+            "removed": self.removed,
             "dead": self.dead,
             "dropped": self.dropped,
         }
@@ -148,16 +155,21 @@ class Consumer:
             self._process_batch([event])
 
     def _process_batch(self, events: list[StreamEvent]) -> None:
-        """Writes the documents of events, then acknowledges the events."""
+        """Writes and deletes the documents of events, then acknowledges the events."""
         documents, refused = self._parse_events(events)
         for scope in dict.fromkeys(document.scope for document in documents):
             scope_documents = [document for document in documents if document.scope == scope]
-            answers = self._upsert_documents(scope, scope_documents)
-            for document, answer in zip(scope_documents, answers, strict=True):
-                if isinstance(answer, Outcome):
-                    self.counts.kinds[answer.kind] += 1
-                else:
-                    refused[document.event.key] = str(answer)
+            # upserts and deletions of a scope keep their order
+            for _, run in groupby(scope_documents, attrgetter("is_deletion")):
+                run_documents = list(run)
+                answers = self._write_documents(scope, run_documents)
+                for document, answer in zip(run_documents, answers, strict=True):
+                    if isinstance(answer, Outcome):
+                        self.counts.kinds[answer.kind] += 1
+                    elif answer is None:
+                        self.counts.removed += 1
+                    else:
+                        refused[document.event.key] = str(answer)
         self._move_to_dead_letters(
             [(event, refused[event.key]) for event in events if event.key in refused]
         )
@@ -185,12 +197,13 @@ class Consumer:
                 refused[event.key] = str(error)
         return documents, refused
 
-    def _upsert_documents(
-        self, scope: str, documents: list[EventDocument]
-    ) -> list[Outcome | NearkinError]:
-        """Upserts documents of one scope. If some are refused, the others are still processed."""
+    def _write_documents(self, scope: str, documents: list[EventDocument]) -> list[Answer]:
+        """Upserts or deletes documents of one scope.
+
+        If some are refused, the others are still processed.
+        """
         try:
-            return self._retry(self._upsert, scope, documents)
+            return self._retry(self._write, scope, documents)
         except ServiceError as error:
             refused = error
         if _is_transient(refused) or not self._is_about_events(refused, scope):
@@ -200,8 +213,8 @@ class Consumer:
         if len(documents) > 1:
             half = len(documents) // 2
             return [
-                *self._upsert_documents(scope, documents[:half]),
-                *self._upsert_documents(scope, documents[half:]),
+                *self._write_documents(scope, documents[:half]),
+                *self._write_documents(scope, documents[half:]),
             ]
         if refused.code == "internal":
             return [self._retry_internal_error(scope, documents, refused)]
@@ -221,27 +234,31 @@ class Consumer:
 
     def _retry_internal_error(
         self, scope: str, documents: list[EventDocument], refused: ServiceError
-    ) -> Outcome | NearkinError:
+    ) -> Answer:
         """Retries one event to which a server responded with an internal error."""
         for attempt in range(INTERNAL_ERROR_RETRIES):
             if self.stop.wait(min(LONGEST_WAIT, 2.0**attempt)):
                 raise refused
             try:
-                return self._retry(self._upsert, scope, documents)[0]
+                return self._retry(self._write, scope, documents)[0]
             except ServiceError as error:
                 if error.code != "internal":
                     raise
                 refused = error
         return refused
 
-    def _upsert(self, scope: str, documents: list[EventDocument]) -> list[Outcome | NearkinError]:
-        contents = [document.document for document in documents]
+    def _write(self, scope: str, documents: list[EventDocument]) -> list[Answer]:
+        """Upserts documents, or deletes them all."""
+        contents = [document.document for document in documents if document.document is not None]
         ids = [document.id for document in documents]
+        if not contents:
+            self.sink.remove(scope, [id for id in ids if id is not None])
+            return [None] * len(documents)
         results = self.sink.upsert(scope, contents, ids)
         for result in results:
             if isinstance(result, NearkinError) and _is_transient(result):
                 raise result
-        return results
+        return [*results]
 
     def _retry(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """Calls a function, and calls it again after transient errors."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
@@ -21,6 +22,15 @@ SEPARATE_DELIVERIES = 2
 
 If it kills its consumer, no other event is blamed.
 """
+UPSERTS = frozenset(
+    ("upsert", "insert", "i", "create", "c", "update", "u", "modify", "replace", "read", "r")
+) | {"false"}
+"""The operations of events whose documents are upserted, as feeds of changes write them.
+
+The field `__deleted` of Debezium has the values `true` and `false`.
+"""
+DELETIONS = frozenset(("delete", "d", "remove", "true"))
+"""The operations of events whose documents are deleted."""
 
 
 class StreamEvent(NamedTuple):
@@ -30,11 +40,15 @@ class StreamEvent(NamedTuple):
         key: The key of the event in its source.
         fields: The fields of the event, or None if the source has deleted it.
         deliveries: The number of its deliveries, including this one.
+        headers: The headers of the event. The operation and the scope may be among them.
+        is_tombstone: True if the event is a deletion because it has a key and no value.
     """
 
     key: str
     fields: Mapping[str, bytes] | None
     deliveries: int = 1
+    headers: Mapping[str, bytes] = MappingProxyType({})
+    is_tombstone: bool = False
 
 
 class EventSource(Protocol):
@@ -83,6 +97,9 @@ class DocumentSink(Protocol):
     ) -> "list[Outcome | NearkinError]":
         """Upserts documents in as few calls of the index or of the server as possible."""
 
+    def remove(self, scope: str, ids: Sequence[str]) -> None:
+        """Deletes documents. Those that do not exist are passed over."""
+
 
 @dataclass(frozen=True)
 class StreamSettings:
@@ -93,7 +110,9 @@ class StreamSettings:
         text: Field that holds the text, UTF-8.
         vector: Field that holds the vector, a JSON array.
         id: Field that holds the id. Without it the id is made from the content.
-        scope_field: Field that holds the scope.
+        scope_field: Field or header that holds the scope.
+        op: Field or header that holds the operation, for example `upsert` or `delete`. Without it
+            an event is an upsert.
         batch: Maximum number of events in a batch.
         wait: Maximum time that a read waits for events, in seconds. A stop takes as long.
         idle: Time after which events that a consumer did not acknowledge are taken over, in
@@ -109,6 +128,7 @@ class StreamSettings:
     vector: str = "vector"
     id: str = "id"
     scope_field: str = "scope"
+    op: str = "op"
     batch: int = 500
     wait: float = 1.0
     idle: float = 60.0
@@ -129,47 +149,77 @@ class StreamSettings:
 
 
 class EventDocument(NamedTuple):
-    """A document, with the event that contains it.
+    """A document, with the event that contains or deletes it.
 
     Attributes:
         event: The event.
         scope: The scope of the document.
-        document: The text, the vector, or both.
-        id: The id, or None for an id that is made from the content.
+        document: The text, the vector, or both. None for a deletion.
+        id: The id, or None for an id that is made from the content. A deletion has an id.
     """
 
     event: StreamEvent
     scope: str
-    document: "Document"
+    document: "Document | None"
     id: str | None
+
+    @property
+    def is_deletion(self) -> bool:
+        """True if the event deletes the document."""
+        return self.document is None
 
 
 def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
-    """Returns the document of an event.
+    """Returns the document that an event contains or deletes.
 
     Examples:
         >>> event = StreamEvent("1-0", {"text": b"the cat", "id": b"cat"})
         >>> parse_event(event, StreamSettings())[1:]
         ('default', 'the cat', 'cat')
+        >>> event = StreamEvent("2-0", {"op": b"delete", "id": b"cat"})
+        >>> parse_event(event, StreamSettings())[1:]
+        ('default', None, 'cat')
     """
     fields = event.fields or {}
-    size = event_size(fields)
+    size = event_size(fields) + event_size(event.headers)
     if size > settings.max_event:
         raise UsageError(
             f"an event of {size:,} bytes is larger than "
             f"{name_setting('max_event', settings.max_event)}"
         )
-    if settings.text not in fields and settings.vector not in fields:
+    is_deletion = _is_deletion(event, settings)
+    if not is_deletion and settings.text not in fields and settings.vector not in fields:
         raise UsageError(
             f"an event must have one of the fields {settings.text} and {settings.vector}"
         )
     scope = require_public_name(
-        _decode(fields, settings.scope_field) or settings.scope, settings.scope_field
+        _decode_fact(event, settings.scope_field) or settings.scope, settings.scope_field
     )
     id = _decode(fields, settings.id)
     if id is not None:
         require_public_name(id, settings.id)
-    return EventDocument(event, scope, _parse_document(fields, settings), id)
+    if not is_deletion:
+        return EventDocument(event, scope, _parse_document(fields, settings), id)
+    if id is None:
+        raise UsageError(
+            f"a deletion must have the field {settings.id}, which holds the id of the document; "
+            "if it is the key of the message, give --id key"
+        )
+    return EventDocument(event, scope, None, id)
+
+
+def _is_deletion(event: StreamEvent, settings: StreamSettings) -> bool:
+    """Returns whether an event deletes its document."""
+    op = _decode_fact(event, settings.op)
+    if op is None:
+        return event.is_tombstone
+    if op.lower() in DELETIONS:
+        return True
+    if op.lower() not in UPSERTS:
+        raise UsageError(
+            f"{settings.op} is {op[:60]!r}, which is not a known operation; write upsert or delete"
+        )
+    return event.is_tombstone
 
 
 def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "Document":
@@ -185,6 +235,12 @@ def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "D
 def event_size(fields: Mapping[str, bytes]) -> int:
     """Returns the size of the names and the values of an event in bytes."""
     return sum(len(name) + len(value) for name, value in fields.items())
+
+
+def _decode_fact(event: StreamEvent, name: str) -> str | None:
+    """Returns a field that says what to do with a document, or the header of this name."""
+    value = _decode(event.fields or {}, name)
+    return _decode(event.headers, name) if value is None else value
 
 
 def _decode(fields: Mapping[str, bytes], name: str) -> str | None:

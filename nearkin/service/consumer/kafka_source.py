@@ -81,7 +81,8 @@ class KafkaSource:
 
     The brokers divide the partitions of the topic among the consumers of a group. The offset of a
     partition is committed when all events before it have been acknowledged, so a consumer that dies
-    leaves no event out. The value of a message is a JSON object of fields.
+    leaves no event out. The value of a message is a JSON object of fields, and a message without a
+    value deletes a document.
 
     Args:
         idle: The time after which the partitions of a dead consumer are given to others, in
@@ -207,8 +208,12 @@ class KafkaSource:
     def _note_event(self, message: Any) -> StreamEvent:
         partition = self._partitions.setdefault(message.partition(), _Partition())
         partition.waiting[message.offset()] = message
-        key = f"{message.partition()}:{message.offset()}"
-        return StreamEvent(key, _decode_fields(message.key(), message.value()))
+        return StreamEvent(
+            key=f"{message.partition()}:{message.offset()}",
+            fields=_decode_fields(message.key(), message.value()),
+            headers={name: value for name, value in message.headers() or () if value is not None},
+            is_tombstone=message.value() is None,
+        )
 
     def reclaim(self, most: int) -> list[StreamEvent]:
         """Returns no events, because the brokers deliver those of a dead consumer again."""
@@ -272,19 +277,19 @@ class KafkaSource:
         self.acknowledge([event])
 
 
-def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes] | None:
+def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes]:
     """Returns the fields of a message: those of its JSON object, and its key.
 
     A value that is not a JSON object, or is nested very deeply, has no fields. A message
-    without a value is a deletion.
+    without a value, which is a deletion, has its key alone.
 
     Examples:
         >>> _decode_fields(b"7", b'{"text": "the cat", "vector": [1, 2], "id": null}')
         {'key': b'7', 'text': b'the cat', 'vector': b'[1,2]'}
     """
-    if value is None:
-        return None
     fields = {} if key is None else {KEY_FIELD: key}
+    if value is None:
+        return fields
     try:
         parsed = orjson.loads(value)
     except orjson.JSONDecodeError:

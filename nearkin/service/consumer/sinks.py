@@ -37,6 +37,10 @@ class IndexSink:
                 for document, id in zip(documents, ids, strict=True)
             ]
 
+    def remove(self, scope: str, ids: Sequence[str]) -> None:
+        """Deletes documents."""
+        self.index.remove_many(scope, ids)
+
 
 class ServerSink:
     """A server, as a destination of documents."""
@@ -51,3 +55,7 @@ class ServerSink:
         from nearkin.service.client.models import NewDocument
 
         return [*self.client.upsert_many(scope, map(NewDocument, documents, ids))]
+
+    def remove(self, scope: str, ids: Sequence[str]) -> None:
+        """Deletes documents."""
+        self.client.remove_many(scope, ids)

@@ -27,6 +27,7 @@ from nearkin.service.consumer.events import EventSource, StreamEvent, StreamSett
 from nearkin.service.consumer.redis_source import RedisSource
 from nearkin.service.consumer.sinks import IndexSink, ServerSink
 from tests.index.conftest import corpus
+from tests.service.consumer.listed_source import ListedSource
 from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
 
 NUMBERS = itertools.count()
@@ -109,7 +110,14 @@ def test_events_are_upserted_once(stream: Stream, index: nk.Index) -> None:
     stream.add(text="no id of its own")
     stream.add(text="no id of its own")
     done = consume(stream, IndexSink(index))
-    assert done.to_dict() == {"documents": 4, "new": 3, "exact": 1, "dead": 0, "dropped": 0}
+    assert done.to_dict() == {
+        "documents": 4,
+        "new": 3,
+        "exact": 1,
+        "removed": 0,
+        "dead": 0,
+        "dropped": 0,
+    }
     assert index.get("other", "two") is not None
     assert len(ids(index)) == 3
     assert stream.pending == 0
@@ -323,31 +331,49 @@ def test_consumer_stops_while_it_waits_for_a_retry(stream: Stream, index: nk.Ind
 def test_any_event_source_can_be_consumed(index: nk.Index) -> None:
     """A source needs only four methods."""
 
-    class Listed:
-        def __init__(self) -> None:
-            self.left = [
-                StreamEvent(str(number), {"text": text.encode()})
-                for number, text in enumerate(corpus(5))
-            ]
-            self.done: list[str] = []
-
-        def read(self, most: int, seconds: float) -> list[StreamEvent]:
-            some, self.left = self.left[:most], self.left[most:]
-            return some
-
-        def reclaim(self, most: int) -> list[StreamEvent]:
-            return []
-
-        def acknowledge(self, events: Sequence[StreamEvent]) -> None:
-            self.done += [event.key for event in events]
-
-        def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
-            raise AssertionError(reason)
-
-    source = Listed()
+    texts = enumerate(corpus(5))
+    source = ListedSource(
+        StreamEvent(str(number), {"text": text.encode()}) for number, text in texts
+    )
     checked: EventSource = source
     Consumer(checked, IndexSink(index), StreamSettings(batch=2)).run(until_empty=True)
-    assert source.done == ["0", "1", "2", "3", "4"]
+    assert source.acknowledged == ["0", "1", "2", "3", "4"]
+
+
+def test_deletions_remove_documents_in_the_order_of_their_events(
+    stream: Stream, index: nk.Index
+) -> None:
+    for id, text in zip(("one", "two"), corpus(2), strict=True):
+        stream.add(id=id, text=text)
+    stream.add(id="one", op="delete")
+    stream.add(id="two", op="DELETE", text="a deletion may have a text")
+    stream.add(id="two", op="update", text="inserted again after its deletion")
+    stream.add(id="none", op="d")
+    stream.add(id="one", op="remove", scope="other")
+    done = consume(stream, IndexSink(index))
+    assert (done.removed, done.kinds.total(), stream.pending) == (4, 3, 0)
+    assert done.to_dict()["documents"] == 3
+    assert ids(index) == ["two"]
+
+
+def test_operations_that_are_unknown_or_incomplete_become_dead_letters(
+    stream: Stream, index: nk.Index
+) -> None:
+    stream.add(id="one", text=corpus(1)[0])
+    stream.add(id="one", op="truncate")
+    stream.add(op="delete", text="a deletion without an id")
+    stream.add(id="", op="delete")
+    stream.add(id="one", op=b"\xff")
+    done = consume(stream, IndexSink(index))
+    assert (done.dead, done.removed, stream.pending) == (4, 0, 0)
+    assert ids(index) == ["one"]
+    assert [letter["nearkin:reason"] for letter in stream.letters] == [
+        "op is 'truncate', which is not a known operation; write upsert or delete",
+        "a deletion must have the field id, which holds the id of the document; if it is the key "
+        "of the message, give --id key",
+        "id must be 1 to 1024 bytes without control characters",
+        "op is not UTF-8",
+    ]
 
 
 # -- promises of docs/how-to/run-the-service.md
@@ -557,6 +583,17 @@ def test_events_outside_the_scope_of_the_token_become_dead_letters(
     with nk.Client(*server) as client:
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
+    assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
+
+
+def test_deletions_reach_a_server(stream: Stream, server: tuple[str, str]) -> None:
+    stream.fill(corpus(3, seed=8), 500)
+    stream.fill(["", ""], 500, op="delete")
+    stream.add(id="n00502", op="delete", scope="other")
+    with nk.Client(*server) as client:
+        done = consume(stream, ServerSink(client))
+        assert [client.remove("default", f"n0050{i}") for i in range(3)] == [False, False, True]
+    assert (done.kinds.total(), done.removed, done.dead) == (3, 2, 1)
     assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
 
 

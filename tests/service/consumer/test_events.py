@@ -15,6 +15,9 @@ WRONG = [
     ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),
     ({"vector": b'["a"]'}, "vector is not a JSON array of numbers"),
     ({"vector": b"[true]"}, "vector is not a JSON array of numbers"),
+    ({"text": b"a", "op": b"upserts"}, "op is 'upserts', which is not a known operation"),
+    ({"op": b"delete"}, "a deletion must have the field id"),
+    ({"op": b"insert", "id": b"a"}, "an event must have one of the fields text and vector"),
     ({"vector": b"3"}, "vector is not a JSON array of numbers"),
 ]
 
@@ -25,6 +28,16 @@ WRONG = [
 def test_event_without_valid_document_is_rejected(fields: dict[str, bytes], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
         parse_event(StreamEvent("1-0", fields), StreamSettings())
+
+
+def test_operation_and_scope_may_be_headers_and_fields_come_first() -> None:
+    settings = StreamSettings(op="__deleted")
+    headers = {"__deleted": b"true", "scope": b"news", "id": b"of-a-header"}
+    parsed = parse_event(StreamEvent("1", {"id": b"a"}, headers=headers), settings)
+    assert (parsed.scope, parsed.id, parsed.is_deletion) == ("news", "a", True)
+    fields = {"text": b"a", "__deleted": b"false", "scope": b"web"}
+    parsed = parse_event(StreamEvent("1", fields, headers=headers), settings)
+    assert (parsed.scope, parsed.id, parsed.is_deletion) == ("web", None, False)
 
 
 def test_events_and_requests_accept_the_same_names() -> None:

@@ -77,12 +77,37 @@ def test_documents_are_stored_and_poison_messages_become_dead_letters(
         with KafkaSource(f"kafka://{address}/{topic}") as source:
             counts = Consumer(source, IndexSink(index), SETTINGS).run(until_empty=True)
         assert ids_of(index) == ["d0", "d1", "d2"]
-        assert (counts.dead, counts.dropped) == (2, 1)
+        assert (counts.dead, counts.removed, counts.dropped) == (2, 1, 0)
         letters = read_topic(address, f"{topic}.dead", 2)
         letters.sort(key=lambda letter: letter.key())
         assert [letter.value() for letter in letters] == [b"no json", b'{"title": "no text"}']
         assert dict(letters[0].headers())["nearkin-key"] == b"0:3"
         assert b"must have one of the fields" in dict(letters[0].headers())["nearkin-reason"]
+
+
+def test_tombstones_and_headers_delete_documents(address: str, producer: Any) -> None:
+    topic = f"documents-{next(NUMBERS)}"
+    for number in range(4):
+        value = json.dumps({"text": f"the text of document {number}", "scope": "news"}).encode()
+        producer.produce(topic, value, key=f"d{number}", partition=0)
+    headers = {"op": "delete", "scope": "news", "traced": None}
+    producer.produce(topic, None, key="d0", headers={"scope": "news"}, partition=0)
+    producer.produce(topic, b"{}", key="d1", headers=headers, partition=0)
+    producer.produce(topic, b'{"op": "d", "scope": "news"}', key="d2", partition=0)
+    producer.produce(topic, None, key="d3", partition=0)
+    producer.produce(topic, None, partition=0)
+    producer.produce(topic, b"{}", key="d3", headers={"op": "archive"}, partition=0)
+    assert producer.flush(PATIENCE) == 0
+    with Index.open("memory://") as index:
+        with KafkaSource(f"kafka://{address}/{topic}", "deleting") as source:
+            counts = Consumer(source, IndexSink(index), SETTINGS).run(until_empty=True)
+        # the last tombstone with a key names no scope, so that it is about another document
+        assert [index.get("news", f"d{i}") is None for i in range(4)] == [True, True, True, False]
+    assert (counts.removed, counts.dead) == (4, 2)
+    letters = [dict(letter.headers()) for letter in read_topic(address, f"{topic}.dead", 2)]
+    reasons = {letter["nearkin-key"]: letter["nearkin-reason"].decode() for letter in letters}
+    assert "a deletion must have the field key" in reasons[b"0:8"]
+    assert "op is 'archive'" in reasons[b"0:9"]
 
 
 def test_messages_that_are_nested_deeply_or_large_become_dead_letters(
