@@ -1,10 +1,11 @@
 """`nearkin stream`: documents of an event stream, into an index or to a server."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import parse_qs, urlsplit
 
 import typer
 
@@ -19,7 +20,8 @@ from nearkin.settings.table import IndexKeySettings
 if TYPE_CHECKING:
     from nearkin.service.consumer.events import DocumentSink
     from nearkin.service.consumer.kafka_source import KafkaSource
-    from nearkin.service.consumer.redis_source import RedisSource
+    from nearkin.service.consumer.kafka_topic import KafkaTarget
+    from nearkin.service.consumer.redis_source import RedisSource, RedisTarget
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ def stream(
         excludes=dict.fromkeys(("key_file", "spec_resources"), "the server has its own"),
     ),
     blocklist: o.IndexBlocklist = None,
+    to: str | None = setting(
+        None,
+        "URL of the stream that receives an event for each outcome: "
+        "redis://host:6379/0?stream=outcomes, or kafka://host:9092/outcomes.",
+        OUTPUT,
+        metavar="URL",
+        excludes={"server": "a server does not tell which documents were promoted"},
+    ),
     group: str = setting("nearkin", "Name of the group whose consumers share events.", RUN),
     consumer: str | None = setting(
         None, "Name of this consumer.", RUN, shown_default="the name of the machine"
@@ -104,13 +114,19 @@ def stream(
 
         nearkin stream "kafka://localhost:9092/documents" --id key --store sqlite:///kin.db
 
+        nearkin stream "kafka://localhost:9092/documents" --store sqlite:///kin.db --to "kafka://localhost:9092/outcomes"
+
         nearkin stream "redis://localhost/0?stream=documents" --server https://kin.example --group crawl --consumer one
     """  # noqa: E501
     import logging
     from threading import Event
 
     from nearkin.cli.signals import set_by_signals
+    from nearkin.errors import UsageError
+    from nearkin.index.stores.urls import recorded_url
 
+    if to is not None and stream_of(to) == stream_of(source):
+        raise UsageError(f"--to {recorded_url(to)} is the stream that is read; name another one")
     # The kind of stream decides which extra is needed.
     open_source = load_source(source)
     from nearkin.service.consumer.consumer import Consumer
@@ -132,11 +148,30 @@ def stream(
     stop = Event()
     with (
         set_by_signals(stop),
+        nullcontext() if to is None else load_target(to)(to) as target,
         open_sink(store, server, resources, blocklist) as sink,
         open_source(source, group, consumer, seconds) as events,
     ):
-        consumed = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
+        consumed = Consumer(events, sink, settings, stop, target).run(until_empty=until_empty)
     print_facts(consumed.to_dict(), as_json=json)
+
+
+def stream_of(url: str) -> tuple[str, str, str, list[str]]:
+    """Returns what tells two streams apart in their URLs."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts.scheme, host, parts.path, parse_qs(parts.query).get("stream", [])
+
+
+def load_target(url: str) -> "type[RedisTarget | KafkaTarget]":
+    """Returns the class of the stream of a URL that receives outcomes."""
+    if url.startswith("kafka:"):
+        from nearkin.service.consumer.kafka_topic import KafkaTarget
+
+        return KafkaTarget
+    from nearkin.service.consumer.redis_source import RedisTarget
+
+    return RedisTarget
 
 
 def load_source(url: str) -> "type[RedisSource | KafkaSource]":

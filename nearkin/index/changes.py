@@ -1,6 +1,8 @@
 """The changes that one atomic step makes to a store."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -66,6 +68,15 @@ class Event(NamedTuple):
     """The time of the event, in seconds of the clock."""
 
 
+class Promotion(NamedTuple):
+    """A member that becomes a representative, because its own one is removed or changed."""
+
+    entry: Entry
+    """The member as it is after the step."""
+    previous: str
+    """The id of its previous representative."""
+
+
 @dataclass
 class Changes:
     """The changes that one atomic step makes to a store, in this order.
@@ -87,6 +98,7 @@ class Changes:
             of passages.
         postings_removed: Document numbers and keys, of the same postings. They are applied before
             `postings_added`.
+        promoted: Documents of `changed` that become representatives. A store does not need them.
         may_overflow: True if a bucket may exceed its capacity. A store counts postings only then.
         invalidates_caches: True if cached resolutions of other processes may become wrong. The
             generation of the store rises then.
@@ -105,6 +117,7 @@ class Changes:
     events: list[Event] = field(default_factory=list)
     postings_added: list[tuple[int, np.ndarray]] = field(default_factory=list)
     postings_removed: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    promoted: list[Promotion] = field(default_factory=list)
     may_overflow: bool = False
     invalidates_caches: bool = False
     epoch: int | None = None
@@ -129,3 +142,35 @@ class Changes:
         for keyed in (*self.dropped, *self.unposted, *self.posted):
             yield keyed.entry
         yield from self.changed
+
+
+@dataclass
+class StepEffects:
+    """The effects of steps that calls of an index do not return.
+
+    Attributes:
+        removed: The deleted documents, by scope and id.
+        promoted: The members that became representatives.
+    """
+
+    removed: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    promoted: list[Promotion] = field(default_factory=list)
+
+    def add(self, changes: Changes) -> None:
+        """Adds a step that was applied."""
+        self.removed |= {(entry.scope, entry.id): entry for entry, _ in changes.dropped}
+        self.promoted += changes.promoted
+
+
+OBSERVED: ContextVar[StepEffects | None] = ContextVar("OBSERVED", default=None)
+"""The effects that the steps of this thread are added to, or None."""
+
+
+@contextmanager
+def observe_steps(effects: StepEffects) -> Iterator[None]:
+    """Adds the steps of all calls of this thread within the context to some effects."""
+    token = OBSERVED.set(effects)
+    try:
+        yield
+    finally:
+        OBSERVED.reset(token)

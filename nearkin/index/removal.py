@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from nearkin.errors import LargeClusterError, StoreError
-from nearkin.index.changes import Changes, Event, KeyedEntry, LeaderSnapshot
+from nearkin.index.changes import Changes, Event, KeyedEntry, LeaderSnapshot, Promotion
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.handovers import (
     Handover,
@@ -296,6 +296,7 @@ class Removals:
             heir = first._replace(leader=first.id, cluster=cluster, similarity=1.0, posted=False)
             similarity = first.similarity
             changes.changed.append(heir)
+            changes.promoted.append(Promotion(heir, removed.id))
         for member in members:
             changes.changed.append(self._resolve_to(member, similarity, heir))
 
@@ -338,6 +339,8 @@ class Removals:
                 signature=prepared.signature(i) if posted else b"",
             )
             changes.changed.append(moved)
+            if moved.is_leader:
+                changes.promoted.append(Promotion(moved, removed.id))
             if posted:
                 keys = prepared.keys(i)
                 if decision.crowded:

@@ -19,7 +19,7 @@ from weakref import finalize
 
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.cache import ResolvedCache
-from nearkin.index.changes import TOUCHED, Changes, Event
+from nearkin.index.changes import OBSERVED, TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.entry import Entry, require_id, require_scope
@@ -370,6 +370,9 @@ class Session:
             if changes.invalidates_caches:
                 self.cache.begin_step(step)
             self.store.apply(changes)
+            effects = OBSERVED.get()
+            if effects is not None:
+                effects.add(changes)
             for entry in changes.changed:
                 self.cache.forget(entry.scope, entry.id)
             for keyed in changes.dropped:

@@ -1,9 +1,9 @@
 """A consumer of an event stream: every event is processed at least once, without a second effect.
 
-An event is acknowledged after its document was written. If a consumer dies before that, the event
-is delivered again. The same document under the same id, or under an id made from its content, does
-not change an index, and a deletion may be repeated. Events without a valid document become dead
-letters, so that they neither block the stream nor disappear.
+An event is acknowledged after its document was written and its outcome was published. If a consumer
+dies before that, the event is delivered again. The same document under the same id, or under an id
+made from its content, does not change an index, and a deletion may be repeated. Events without a
+valid document become dead letters, so that they neither block the stream nor disappear.
 """
 
 import logging
@@ -14,19 +14,22 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from threading import Event as Flag
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 from nearkin.errors import MissingExtraError, NearkinError, ServiceError, StoreError, UsageError
+from nearkin.index.changes import StepEffects, observe_steps
 from nearkin.index.entry import Outcome
 from nearkin.service.consumer.events import (
     SEPARATE_DELIVERIES,
     DocumentSink,
     EventDocument,
     EventSource,
+    OutcomeTarget,
     StreamEvent,
     StreamSettings,
     parse_event,
 )
+from nearkin.service.consumer.outcomes import Answer, OutcomeEvent, list_outcomes
 
 try:
     import tenacity
@@ -35,8 +38,6 @@ except ImportError as error:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Answer: TypeAlias = Outcome | NearkinError | None
-"""The outcome of an event: that of an upsert, None after a deletion, or the reason of a refusal."""
 
 log = logging.getLogger("nearkin.stream")
 
@@ -82,6 +83,7 @@ class Consumer:
         sink: The destination of the documents.
         settings: The settings of the consumer.
         stop: An event that ends the consumer after the current batch. A signal handler may set it.
+        target: The stream that receives the outcomes of events, before they are acknowledged.
     """
 
     def __init__(
@@ -90,9 +92,11 @@ class Consumer:
         sink: DocumentSink,
         settings: StreamSettings,
         stop: Flag | None = None,
+        target: OutcomeTarget | None = None,
     ) -> None:
         self.source = source
         self.sink = sink
+        self.target = target
         self.settings = settings
         self.stop = stop or Flag()
         self.counts = ConsumerCounts()
@@ -157,24 +161,38 @@ class Consumer:
     def _process_batch(self, events: list[StreamEvent]) -> None:
         """Writes and deletes the documents of events, then acknowledges the events."""
         documents, refused = self._parse_events(events)
+        outcomes: dict[str, list[OutcomeEvent]] = {}
         for scope in dict.fromkeys(document.scope for document in documents):
             scope_documents = [document for document in documents if document.scope == scope]
             # upserts and deletions of a scope keep their order
             for _, run in groupby(scope_documents, attrgetter("is_deletion")):
                 run_documents = list(run)
-                answers = self._write_documents(scope, run_documents)
-                for document, answer in zip(run_documents, answers, strict=True):
-                    if isinstance(answer, Outcome):
-                        self.counts.kinds[answer.kind] += 1
-                    elif answer is None:
-                        self.counts.removed += 1
-                    else:
-                        refused[document.event.key] = str(answer)
+                effects = StepEffects()
+                with observe_steps(effects):
+                    answers = self._write_documents(scope, run_documents)
+                self._count(run_documents, answers, refused)
+                if self.target is not None:
+                    outcomes |= list_outcomes(self.source.name, run_documents, answers, effects)
+        if self.target is not None and outcomes:
+            published = [outcome for event in events for outcome in outcomes.get(event.key, ())]
+            self._retry(self.target.publish, published)
         self._move_to_dead_letters(
             [(event, refused[event.key]) for event in events if event.key in refused]
         )
         processed = [event for event in events if event.key not in refused]
         self._retry(self.source.acknowledge, processed)
+
+    def _count(
+        self, documents: list[EventDocument], answers: list[Answer], refused: dict[str, str]
+    ) -> None:
+        """Counts the answers to some events, and adds the reasons of refusals, by key."""
+        for document, answer in zip(documents, answers, strict=True):
+            if isinstance(answer, Outcome):
+                self.counts.kinds[answer.kind] += 1
+            elif answer is None:
+                self.counts.removed += 1
+            else:
+                refused[document.event.key] = str(answer)
 
     def _move_to_dead_letters(self, reasons: list[tuple[StreamEvent, str]]) -> None:
         for event, reason in reasons:

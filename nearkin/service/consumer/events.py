@@ -16,6 +16,7 @@ from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document
+    from nearkin.service.consumer.outcomes import OutcomeEvent
 
 SEPARATE_DELIVERIES = 2
 """The number of deliveries after which an event is processed separately.
@@ -53,6 +54,10 @@ class StreamEvent(NamedTuple):
 
 class EventSource(Protocol):
     """A source of events. A method that raises StoreError can be called again."""
+
+    @property
+    def name(self) -> str:
+        """The name of the stream or topic, by which outcomes refer to its events."""
 
     def read(self, most: int, seconds: float) -> list[StreamEvent]:
         """Returns events that no consumer has received.
@@ -99,6 +104,17 @@ class DocumentSink(Protocol):
 
     def remove(self, scope: str, ids: Sequence[str]) -> None:
         """Deletes documents. Those that do not exist are passed over."""
+
+
+class OutcomeTarget(Protocol):
+    """A stream that receives the outcomes of events."""
+
+    def publish(self, outcomes: "Sequence[OutcomeEvent]") -> None:
+        """Writes outcomes, in order, and returns when they are stored.
+
+        Raises:
+            StoreError: If some were not stored. All of them may be published again.
+        """
 
 
 @dataclass(frozen=True)

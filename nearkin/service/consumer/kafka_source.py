@@ -1,46 +1,30 @@
 """A Kafka topic as a source of events."""
 
 import logging
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
 from nearkin.errors import MissingExtraError, StoreError, UsageError
-from nearkin.index.stores.addresses import require_known_options
-from nearkin.index.stores.urls import recorded_url
 from nearkin.runtime.setting_names import name_setting
 from nearkin.service.consumer.events import StreamEvent
+from nearkin.service.consumer.kafka_topic import KafkaAddress, KafkaMessage, TopicProducer
 
 try:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 except ImportError as error:
     raise MissingExtraError.for_extra("Kafka streams require confluent-kafka", "kafka") from error
 
 log = logging.getLogger("nearkin.stream")
 
-KAFKA = "kafka"
-"""The scheme of the URLs of Kafka topics."""
 JOIN_SECONDS = 60.0
 """The maximum time until the group has given its partitions to this consumer, in seconds."""
-DELIVERY_SECONDS = 30.0
-"""The maximum time until the brokers have stored a dead letter, in seconds.
-
-A letter that takes longer is given up. Otherwise the brokers would store one for each attempt.
-"""
-REPORT_SECONDS = 30.0
-"""The maximum time after which a letter is reported as given up, in seconds."""
 READ_BYTES = 64 << 20
 """The maximum size of messages that are fetched ahead, in bytes."""
-LETTER_BYTES = 1_000_000_000
-"""The maximum size of dead letters, in bytes. The default of librdkafka is less than what brokers
-accept from other producers, whose messages could then not become dead letters."""
 SHORTEST_SESSION = 6.0
 """The shortest session that brokers accept by default, in seconds."""
 KEY_FIELD = "key"
@@ -92,41 +76,24 @@ class KafkaSource:
     def __init__(
         self, url: str, group: str = "nearkin", consumer: str | None = None, idle: float = 60.0
     ) -> None:
-        self._shown_url = recorded_url(url)
-        parts = urlsplit(url)
-        options = parse_qs(parts.query)
-        require_known_options(options, ["dead", "config"], self._shown_url)
-        self.topic = parts.path.strip("/")
-        if parts.scheme != KAFKA or not parts.netloc or not self.topic or "/" in self.topic:
-            raise UsageError(f"{self._shown_url!r} is not of the form kafka://host:9092/documents")
+        address = KafkaAddress.parse(url, ["dead"], consumer)
+        self._shown_url = address.shown_url
+        self.topic = address.topic
         if idle < SHORTEST_SESSION:
             raise UsageError(
                 f"{name_setting('idle', f'{idle:g}s')} is shorter than {SHORTEST_SESSION:g}s, "
                 "which brokers of Kafka refuse; give a longer time"
             )
-        self.dead = options.get("dead", [f"{self.topic}.dead"])[0]
+        self.dead = address.options.get("dead", [f"{self.topic}.dead"])[0]
         self._partitions: dict[int, _Partition] = {}
         self._has_joined = False
         self._unread: set[int] = set()
-        settings = {
-            **_read_config(options.get("config", [None])[0]),
-            "bootstrap.servers": parts.netloc,
-            "client.id": consumer or socket.gethostname(),
-        }
         session = round(idle * 1000)
+        self._letters = TopicProducer(address, self.dead, "dead letters")
         try:
-            self._producer = Producer(
-                {
-                    "message.max.bytes": LETTER_BYTES,
-                    **settings,
-                    "acks": "all",
-                    "enable.idempotence": True,
-                    "message.timeout.ms": round(DELIVERY_SECONDS * 1000),
-                }
-            )
             self._consumer = Consumer(
                 {
-                    **settings,
+                    **address.settings,
                     "group.id": group,
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
@@ -137,9 +104,7 @@ class KafkaSource:
                 }
             )
         except KafkaException as error:
-            raise UsageError(
-                f"{self._shown_url}: {error.args[0].str()}; correct the file of the option config"
-            ) from error
+            raise address.invalid_settings(error) from error
         self._consumer.subscribe(
             [self.topic], on_assign=self._join, on_revoke=self._forget, on_lost=self._forget
         )
@@ -149,7 +114,12 @@ class KafkaSource:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-        self._producer.flush(DELIVERY_SECONDS)
+        self._letters.close()
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+        return self.topic
 
     def _join(self, consumer: Any, partitions: list[Any]) -> None:
         """Notes that the group has given partitions to this consumer."""
@@ -260,20 +230,7 @@ class KafkaSource:
             ("nearkin-key", event.key.encode()),
             ("nearkin-reason", reason.encode()),
         ]
-        faults: list[Any] = []
-        with self._translate_errors():
-            self._producer.produce(
-                self.dead,
-                value=message.value(),
-                key=message.key(),
-                headers=headers,
-                on_delivery=lambda fault, _: faults.append(fault),
-            )
-            self._producer.flush(DELIVERY_SECONDS + REPORT_SECONDS)
-        # a KafkaError that is compared with None makes the next call fail
-        if not faults or faults[0] is not None:
-            problem = faults[0].str() if faults else "the brokers do not respond"
-            raise StoreError(f"{self._shown_url}: the dead letter was not stored: {problem}")
+        self._letters.write([KafkaMessage(message.key(), message.value(), headers)])
         self.acknowledge([event])
 
 
@@ -305,23 +262,3 @@ def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes
         # orjson reads values that are nested more deeply than those that it writes.
         return {}
     return fields
-
-
-def _read_config(path: str | None) -> dict[str, str]:
-    """Returns the settings of librdkafka in a file."""
-    if path is None:
-        return {}
-    try:
-        lines = Path(path).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the settings of Kafka in {path!r}: {error}") from error
-    settings = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, equals, value = line.partition("=")
-        if not equals:
-            # The line may hold a password, so the message does not repeat it.
-            raise UsageError(f"{path}, line {number} is not of the form name=value")
-        settings[name.strip()] = value.strip()
-    return settings

@@ -1,10 +1,12 @@
-"""A Redis stream as a source of events."""
+"""A Redis stream as a source of events, or as the target of their outcomes."""
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import orjson
 
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.addresses import require_known_options
@@ -12,6 +14,7 @@ from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.urls import recorded_url, scheme_of
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.service.consumer.events import StreamEvent, event_size
+from nearkin.service.consumer.outcomes import OutcomeEvent
 
 try:
     import redis
@@ -56,6 +59,85 @@ REDIS = ("redis", "rediss")
 """The schemes of the URLs of event streams."""
 
 
+class RedisAddress(NamedTuple):
+    """The address of a stream.
+
+    Attributes:
+        url: The URL of the server, with its password.
+        shown_url: The whole URL without a password.
+        stream: The name of the stream.
+        options: The options of the URL.
+    """
+
+    url: str
+    shown_url: str
+    stream: str
+    options: Mapping[str, list[str]]
+
+    @classmethod
+    def parse(cls, url: str, known_options: list[str]) -> Self:
+        """Returns the address in a URL of the form `redis://host:6379/0?stream=documents`."""
+        scheme = scheme_of(url)
+        parts = urlsplit(url)
+        options = parse_qs(parts.query)
+        if scheme in REDIS:
+            require_known_options(options, known_options, recorded_url(url))
+        if scheme not in REDIS or "stream" not in options:
+            raise UsageError(
+                f"{recorded_url(url)!r} is not of the form redis://host:6379/0?stream=documents"
+                f"{did_you_mean(scheme, REDIS) if scheme not in REDIS else ''}"
+            )
+        server = urlunsplit(parts._replace(query=""))
+        return cls(server, recorded_url(url), options["stream"][0], options)
+
+    def connect(self) -> Any:
+        """Returns a client of the server."""
+        return redis.Redis.from_url(
+            self.url, protocol=2, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+        )
+
+
+class RedisTarget:
+    """A Redis stream that receives the outcomes of events.
+
+    The fields of an entry are those of the outcome. Numbers and lists are JSON.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._address = RedisAddress.parse(url, ["stream"])
+        self._redis = self._address.connect()
+        with self._translate_errors():
+            require_no_eviction(self._redis, self._address.shown_url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redis.close()
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except redis.exceptions.RedisError as error:
+            raise StoreError(
+                f"{self._address.shown_url}: the outcomes were not stored: {error}; events that "
+                "were not acknowledged are delivered again"
+            ) from error
+
+    def publish(self, outcomes: Sequence[OutcomeEvent]) -> None:
+        """Writes outcomes, in order, and returns when they are stored."""
+        with self._translate_errors():
+            pipe = self._redis.pipeline(transaction=False)
+            for outcome in outcomes:
+                fields = {
+                    name: value if isinstance(value, str) else orjson.dumps(value)
+                    for name, value in outcome.values.items()
+                }
+                pipe.xadd(self._address.stream, fields)
+            pipe.execute()
+
+
 class RedisSource:
     """A Redis stream that is read by a consumer group.
 
@@ -70,28 +152,14 @@ class RedisSource:
     def __init__(
         self, url: str, group: str = "nearkin", consumer: str | None = None, idle: float = 60.0
     ) -> None:
-        scheme = scheme_of(url)
-        parts = urlsplit(url)
-        options = parse_qs(parts.query)
-        if scheme in REDIS:
-            require_known_options(options, ["stream", "dead"], recorded_url(url))
-        if scheme not in REDIS or "stream" not in options:
-            raise UsageError(
-                f"{recorded_url(url)!r} is not of the form redis://host:6379/0?stream=documents"
-                f"{did_you_mean(scheme, REDIS) if scheme not in REDIS else ''}"
-            )
-        self._shown_url = recorded_url(url)
+        address = RedisAddress.parse(url, ["stream", "dead"])
+        self._shown_url = address.shown_url
         self._idle = idle
-        self.stream = options["stream"][0]
-        self.dead = options.get("dead", [f"{self.stream}:dead"])[0]
+        self.stream = address.stream
+        self.dead = address.options.get("dead", [f"{self.stream}:dead"])[0]
         self.group = group
         self.consumer = consumer or socket.gethostname()
-        self._redis: Any = redis.Redis.from_url(
-            urlunsplit(parts._replace(query="")),
-            protocol=2,
-            socket_timeout=TIMEOUT,
-            socket_connect_timeout=TIMEOUT,
-        )
+        self._redis = address.connect()
         self._own_position: str | None = "0"
         self._claim_cursor = "0-0"
         self._read_size = FIRST_READ
@@ -105,6 +173,11 @@ class RedisSource:
 
     def __exit__(self, *_: object) -> None:
         self._redis.close()
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return self.stream
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

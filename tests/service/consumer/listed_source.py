@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from nearkin.service.consumer.events import StreamEvent
+from nearkin.service.consumer.outcomes import OutcomeEvent
 
 
 class ListedSource:
     """The events of a list, in order. `restart` is what a new consumer of the group receives."""
+
+    name = "listed"
 
     def __init__(self, events: Iterable[StreamEvent]) -> None:
         self.events = list(events)
@@ -34,3 +37,13 @@ class ListedSource:
         done = set(self.acknowledged)
         keys = [event.key for event in self.events]
         self.position = next((i for i, key in enumerate(keys) if key not in done), len(keys))
+
+
+class ListedTarget:
+    """A target that keeps the outcomes in a list."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[OutcomeEvent] = []
+
+    def publish(self, outcomes: Sequence[OutcomeEvent]) -> None:
+        self.outcomes += outcomes

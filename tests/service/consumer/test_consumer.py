@@ -671,13 +671,15 @@ def test_killed_and_restarted_consumers_lose_nothing(
 ) -> None:
     texts = corpus(documents, seed=3)
     path = tmp_path / "kin.db"
+    outcomes = f"{stream.name}-outcomes"
+    options = ("--store", f"sqlite:///{path}", "--to", stream.url.replace(stream.name, outcomes))
     filled = 0
     for part in range(1, kills + 1):
         # the consumer has not seen all documents when it is killed, however late that is
         end = documents * (2 * part + 1) // 8
         stream.fill(texts[filled:end], filled)
         filled = end
-        process = start(stream, "--store", f"sqlite:///{path}")
+        process = start(stream, *options)
         wait_until(
             lambda process=process, part=part: (
                 is_worker_alive(process) and reached(path, documents * part // 4)
@@ -689,11 +691,13 @@ def test_killed_and_restarted_consumers_lose_nothing(
         process.communicate()
         assert 0 < documents_in(path) < documents
     stream.fill(texts[filled:], filled)
-    process = start(stream, "--store", f"sqlite:///{path}", "--until-empty")
+    process = start(stream, *options, "--until-empty")
     out, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     assert json.loads(out)["dead"] == 0
     assert stream.pending == 0
+    published = {fields[b"id"].decode() for _, fields in stream.redis.xrange(outcomes)}
+    assert published == {f"n{number:05d}" for number in range(documents)}
     with nk.Index.open(f"sqlite:///{path}") as index:
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
         assert check_index(index).sound

@@ -200,10 +200,10 @@ class Message:
 def test_a_dead_letter_that_was_not_stored_in_time_is_not_stored_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nearkin.service.consumer.kafka_source.DELIVERY_SECONDS", 0.05)
+    monkeypatch.setattr("nearkin.service.consumer.kafka_topic.DELIVERY_SECONDS", 0.05)
     with KafkaSource("kafka://127.0.0.1:9/a") as source:
         source._partitions[0] = _Partition({5: Message()})
-        with pytest.raises(StoreError, match="the dead letter was not stored"):
+        with pytest.raises(StoreError, match="dead letters were not stored"):
             source.move_to_dead_letters(StreamEvent("0:5", {}), "not JSON")
         # no message waits to be sent; events of the producer are handled meanwhile
-        assert source._producer.flush(PATIENCE) == 0
+        assert source._letters._producer.flush(PATIENCE) == 0
