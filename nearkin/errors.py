@@ -50,6 +50,10 @@ class KeyRequiredError(UsageError):
     """An error: the hash key that a Spec names is missing, or another key was given."""
 
 
+class OldVersionError(UsageError):
+    """An error: a newer version of a document is stored. A consumer passes the event over."""
+
+
 class RunError(NearkinError, RuntimeError):
     """An error: a run failed, for example because the disk is full.
 

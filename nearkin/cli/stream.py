@@ -45,6 +45,13 @@ class FieldOptions:
         "event is an upsert, and a message of Kafka without a value is a deletion.",
         INPUT,
     )
+    version_field: str | None = setting(
+        None,
+        "Field or header that holds the version, a number or a time. An older version never "
+        "replaces a newer one. By default the last event counts.",
+        INPUT,
+        excludes={"server": "the consumer compares versions in the index"},
+    )
     max_event: int = setting(
         16_000_000,
         "Maximum size of an event in bytes. Larger events become dead letters.",
@@ -141,6 +148,7 @@ def stream(
         id=fields.id_field,
         scope_field=fields.scope_field,
         op=fields.op_field,
+        version=fields.version_field,
         batch=batch,
         idle=seconds,
         max_event=fields.max_event,

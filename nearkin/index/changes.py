@@ -162,15 +162,39 @@ class StepEffects:
         self.promoted += changes.promoted
 
 
-OBSERVED: ContextVar[StepEffects | None] = ContextVar("OBSERVED", default=None)
-"""The effects that the steps of this thread are added to, or None."""
+class StepObservers(NamedTuple):
+    """Functions that are called with each step of a thread."""
+
+    before: tuple[Callable[[Changes], None], ...] = ()
+    """These may add conditions and documents to a step before it is applied."""
+    after: tuple[Callable[[Changes], None], ...] = ()
+    """These are called when a step was applied."""
+
+
+NO_OBSERVERS = StepObservers()
+OBSERVERS: ContextVar[StepObservers] = ContextVar("OBSERVERS", default=NO_OBSERVERS)
+"""The observers of the steps of this thread."""
 
 
 @contextmanager
-def observe_steps(effects: StepEffects) -> Iterator[None]:
-    """Adds the steps of all calls of this thread within the context to some effects."""
-    token = OBSERVED.set(effects)
+def observe_steps(
+    before: Callable[[Changes], None] | None = None,
+    after: Callable[[Changes], None] | None = None,
+) -> Iterator[None]:
+    """Calls functions with the steps that this thread applies within the context.
+
+    Args:
+        before: May add conditions and documents to a step before it is applied.
+        after: Is called when a step was applied.
+    """
+    observers = OBSERVERS.get()
+    token = OBSERVERS.set(
+        StepObservers(
+            before=(*observers.before, *([] if before is None else [before])),
+            after=(*observers.after, *([] if after is None else [after])),
+        )
+    )
     try:
         yield
     finally:
-        OBSERVED.reset(token)
+        OBSERVERS.reset(token)

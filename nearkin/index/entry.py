@@ -22,6 +22,8 @@ GOLDEN_SCOPE = f"{RESERVED}golden"
 """The scope of documents by which a server measures its recall. They are written as any other."""
 HANDOVERS_PREFIX = f"{RESERVED}heirs:"
 """The prefix of the scopes that hold handovers. It is stored, so it does not change."""
+VERSIONS_PREFIX = f"{RESERVED}versions:"
+"""The prefix of the scopes that hold versions. It is stored, so it does not change."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
 """The maximum length of a scope or an id, in bytes of UTF-8."""

@@ -19,7 +19,7 @@ from weakref import finalize
 
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.cache import ResolvedCache
-from nearkin.index.changes import OBSERVED, TOUCHED, Changes, Event
+from nearkin.index.changes import OBSERVERS, TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.entry import Entry, require_id, require_scope
@@ -354,6 +354,9 @@ class Session:
         if self.follow and migration.phase == CLOSING:
             raise MovedError(f"{self.store.url} is being moved")
         changes.epoch = migration.epoch
+        observers = OBSERVERS.get()
+        for before in observers.before:
+            before(changes)
         if migration.phase == COPYING:
             now = self.clock()
             changes.events += [
@@ -370,9 +373,8 @@ class Session:
             if changes.invalidates_caches:
                 self.cache.begin_step(step)
             self.store.apply(changes)
-            effects = OBSERVED.get()
-            if effects is not None:
-                effects.add(changes)
+            for after in observers.after:
+                after(changes)
             for entry in changes.changed:
                 self.cache.forget(entry.scope, entry.id)
             for keyed in changes.dropped:

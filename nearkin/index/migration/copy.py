@@ -10,6 +10,7 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.decision_records import is_decisions_scope, parse_entry, scopes_with_decisions
+from nearkin.index.document_versions import is_versions_scope
 from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
 from nearkin.index.entry import Entry, Outcome, batches_by_scope
 from nearkin.index.handovers import is_handovers_scope
@@ -208,7 +209,7 @@ class Copier:
             if not self._same_shingles:
                 _require_no_parts(wanted)
             return self._copy_unchanged(scope, wanted, existing)
-        if is_handovers_scope(scope):
+        if is_handovers_scope(scope) or is_versions_scope(scope):
             return self._copy_unchanged(scope, wanted, existing)
         if is_decisions_scope(scope):
             counts = self._copy_unchanged(scope, wanted, existing)

@@ -9,14 +9,19 @@ valid document become dead letters, so that they neither block the stream nor di
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 from threading import Event as Flag
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from nearkin.errors import MissingExtraError, NearkinError, ServiceError, StoreError, UsageError
+from nearkin.errors import (
+    MissingExtraError,
+    NearkinError,
+    OldVersionError,
+    ServiceError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.changes import StepEffects, observe_steps
 from nearkin.index.entry import Outcome
 from nearkin.service.consumer.events import (
@@ -29,7 +34,11 @@ from nearkin.service.consumer.events import (
     StreamSettings,
     parse_event,
 )
-from nearkin.service.consumer.outcomes import Answer, OutcomeEvent, list_outcomes
+from nearkin.service.consumer.outcomes import Answer, Handled, OutcomeEvent, list_outcomes
+from nearkin.service.consumer.sinks import IndexSink
+
+if TYPE_CHECKING:
+    from nearkin.index.document_versions import DocumentVersions
 
 try:
     import tenacity
@@ -54,6 +63,7 @@ class ConsumerCounts:
     Attributes:
         kinds: The number of documents by `Outcome.kind`.
         removed: The number of events that deleted a document, or found none to delete.
+        old: The number of events that were passed over, because a newer version is stored.
         dead: The number of events that became dead letters.
         dropped: The number of events that their source deleted before they were processed, for
             example because the stream was trimmed.
@@ -61,6 +71,7 @@ class ConsumerCounts:
 
     kinds: Counter[str] = field(default_factory=Counter)
     removed: int = 0
+    old: int = 0
     dead: int = 0
     dropped: int = 0
 
@@ -70,6 +81,7 @@ class ConsumerCounts:
             "documents": self.kinds.total(),
             **self.kinds,
             "removed": self.removed,
+            "old": self.old,
             "dead": self.dead,
             "dropped": self.dropped,
         }
@@ -100,6 +112,7 @@ class Consumer:
         self.settings = settings
         self.stop = stop or Flag()
         self.counts = ConsumerCounts()
+        self.versions = None if settings.version is None else _versions_of(sink)
 
     def run(self, *, until_empty: bool = False) -> ConsumerCounts:
         """Processes events until the consumer is stopped.
@@ -164,11 +177,9 @@ class Consumer:
         outcomes: dict[str, list[OutcomeEvent]] = {}
         for scope in dict.fromkeys(document.scope for document in documents):
             scope_documents = [document for document in documents if document.scope == scope]
-            # upserts and deletions of a scope keep their order
-            for _, run in groupby(scope_documents, attrgetter("is_deletion")):
-                run_documents = list(run)
+            for run_documents in self._split_runs(scope_documents):
                 effects = StepEffects()
-                with observe_steps(effects):
+                with observe_steps(after=effects.add):
                     answers = self._write_documents(scope, run_documents)
                 self._count(run_documents, answers, refused)
                 if self.target is not None:
@@ -182,6 +193,25 @@ class Consumer:
         processed = [event for event in events if event.key not in refused]
         self._retry(self.source.acknowledge, processed)
 
+    def _split_runs(self, documents: list[EventDocument]) -> Iterator[list[EventDocument]]:
+        """Yields upserts or deletions of one scope that are sent together, in their order.
+
+        If documents have versions, those of one id are not sent together.
+        """
+        run: list[EventDocument] = []
+        ids: set[str] = set()
+        for document in documents:
+            is_repeated = self.versions is not None and document.id in ids
+            if run and (is_repeated or run[0].is_deletion != document.is_deletion):
+                yield run
+                run = []
+                ids.clear()
+            run.append(document)
+            if document.id is not None:
+                ids.add(document.id)
+        if run:
+            yield run
+
     def _count(
         self, documents: list[EventDocument], answers: list[Answer], refused: dict[str, str]
     ) -> None:
@@ -189,8 +219,10 @@ class Consumer:
         for document, answer in zip(documents, answers, strict=True):
             if isinstance(answer, Outcome):
                 self.counts.kinds[answer.kind] += 1
-            elif answer is None:
+            elif answer is Handled.REMOVED:
                 self.counts.removed += 1
+            elif answer is Handled.OLD:
+                self.counts.old += 1
             else:
                 refused[document.event.key] = str(answer)
 
@@ -266,12 +298,40 @@ class Consumer:
         return refused
 
     def _write(self, scope: str, documents: list[EventDocument]) -> list[Answer]:
+        """Upserts documents, or deletes them all, unless a newer version is stored."""
+        if self.versions is None:
+            return self._send(scope, documents)
+        answers: dict[str, Answer] = {}
+        while True:
+            rest = [document for document in documents if document.event.key not in answers]
+            versions = {
+                document.id: document.version
+                for document in rest
+                if document.id is not None and document.version is not None
+            }
+            refused = self.versions.claim(scope, versions)
+            for document in rest:
+                if document.id in refused:
+                    error = refused[document.id]
+                    is_old = isinstance(error, OldVersionError)
+                    answers[document.event.key] = Handled.OLD if is_old else error
+            rest = [document for document in rest if document.event.key not in answers]
+            try:
+                with self.versions.requiring(scope, versions):
+                    sent = self._send(scope, rest) if rest else []
+            except OldVersionError:
+                # another consumer has claimed a newer version, so that this one is refused
+                continue
+            answers |= zip((document.event.key for document in rest), sent, strict=True)
+            return [answers[document.event.key] for document in documents]
+
+    def _send(self, scope: str, documents: list[EventDocument]) -> list[Answer]:
         """Upserts documents, or deletes them all."""
         contents = [document.document for document in documents if document.document is not None]
         ids = [document.id for document in documents]
         if not contents:
             self.sink.remove(scope, [id for id in ids if id is not None])
-            return [None] * len(documents)
+            return [Handled.REMOVED] * len(documents)
         results = self.sink.upsert(scope, contents, ids)
         for result in results:
             if isinstance(result, NearkinError) and _is_transient(result):
@@ -289,6 +349,19 @@ class Consumer:
             reraise=True,
         )
         return retrying(work, *arguments, **fields)
+
+
+def _versions_of(sink: DocumentSink) -> "DocumentVersions":
+    """Returns the versions that an index stores."""
+    # most streams have no versions
+    from nearkin.index.document_versions import DocumentVersions
+
+    if not isinstance(sink, IndexSink):
+        raise UsageError(
+            "versions need an index that the consumer writes to itself; leave out the field of "
+            "versions"
+        )
+    return DocumentVersions(sink.index._session)
 
 
 def _is_transient(error: BaseException) -> bool:

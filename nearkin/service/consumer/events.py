@@ -15,6 +15,7 @@ from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
+    from nearkin.index.document_versions import Version
     from nearkin.index.documents import Document
     from nearkin.service.consumer.outcomes import OutcomeEvent
 
@@ -129,6 +130,8 @@ class StreamSettings:
         scope_field: Field or header that holds the scope.
         op: Field or header that holds the operation, for example `upsert` or `delete`. Without it
             an event is an upsert.
+        version: Field or header that holds the version of the document, or None if documents have
+            no versions.
         batch: Maximum number of events in a batch.
         wait: Maximum time that a read waits for events, in seconds. A stop takes as long.
         idle: Time after which events that a consumer did not acknowledge are taken over, in
@@ -145,6 +148,7 @@ class StreamSettings:
     id: str = "id"
     scope_field: str = "scope"
     op: str = "op"
+    version: str | None = None
     batch: int = 500
     wait: float = 1.0
     idle: float = 60.0
@@ -172,12 +176,14 @@ class EventDocument(NamedTuple):
         scope: The scope of the document.
         document: The text, the vector, or both. None for a deletion.
         id: The id, or None for an id that is made from the content. A deletion has an id.
+        version: The version of the document, or None if it has none.
     """
 
     event: StreamEvent
     scope: str
     document: "Document | None"
     id: str | None
+    version: "Version | None" = None
 
     @property
     def is_deletion(self) -> bool:
@@ -191,10 +197,10 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     Examples:
         >>> event = StreamEvent("1-0", {"text": b"the cat", "id": b"cat"})
         >>> parse_event(event, StreamSettings())[1:]
-        ('default', 'the cat', 'cat')
+        ('default', 'the cat', 'cat', None)
         >>> event = StreamEvent("2-0", {"op": b"delete", "id": b"cat"})
         >>> parse_event(event, StreamSettings())[1:]
-        ('default', None, 'cat')
+        ('default', None, 'cat', None)
     """
     fields = event.fields or {}
     size = event_size(fields) + event_size(event.headers)
@@ -215,13 +221,14 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     if id is not None:
         require_public_name(id, settings.id)
     if not is_deletion:
-        return EventDocument(event, scope, _parse_document(fields, settings), id)
+        document = _parse_document(fields, settings)
+        return EventDocument(event, scope, document, id, _parse_version(event, settings))
     if id is None:
         raise UsageError(
             f"a deletion must have the field {settings.id}, which holds the id of the document; "
             "if it is the key of the message, give --id key"
         )
-    return EventDocument(event, scope, None, id)
+    return EventDocument(event, scope, None, id, _parse_version(event, settings))
 
 
 def _is_deletion(event: StreamEvent, settings: StreamSettings) -> bool:
@@ -236,6 +243,21 @@ def _is_deletion(event: StreamEvent, settings: StreamSettings) -> bool:
             f"{settings.op} is {op[:60]!r}, which is not a known operation; write upsert or delete"
         )
     return event.is_tombstone
+
+
+def _parse_version(event: StreamEvent, settings: StreamSettings) -> "Version | None":
+    """Returns the version of the document of an event. A tombstone may have none."""
+    if settings.version is None:
+        return None
+    # most streams have no versions
+    from nearkin.index.document_versions import parse_version
+
+    text = _decode_fact(event, settings.version)
+    if text is not None:
+        return parse_version(text, settings.version)
+    if event.is_tombstone:
+        return None
+    raise UsageError(f"an event must have the field {settings.version}, which holds the version")
 
 
 def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "Document":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nearkin.errors import NearkinError
@@ -11,13 +12,22 @@ from nearkin.index.entry import Outcome
 if TYPE_CHECKING:
     from nearkin.service.consumer.events import EventDocument
 
-Answer: TypeAlias = Outcome | NearkinError | None
-"""The answer to an event: that of an upsert, None after a deletion, or the reason of a refusal."""
-REMOVED = "removed"
-"""The kind of the outcome of a deletion, also of one that found no document."""
 PROMOTED = "promoted"
 """The kind of the outcome for a document that became a representative, because its own one was
 removed or changed."""
+
+
+class Handled(StrEnum):
+    """The answers to events whose documents were not upserted."""
+
+    REMOVED = "removed"
+    """The document was deleted, or there was none to delete."""
+    OLD = "old"
+    """A newer version of the document is stored, or was deleted."""
+
+
+Answer: TypeAlias = Outcome | Handled | NearkinError
+"""The answer to an event. An error is the reason why it was refused."""
 
 
 class OutcomeEvent(NamedTuple):
@@ -53,13 +63,13 @@ def list_outcomes(
     outcomes: dict[str, list[OutcomeEvent]] = {}
     events: dict[str, str] = {}
     for document, answer in zip(documents, answers, strict=True):
-        if isinstance(answer, NearkinError):
+        if isinstance(answer, NearkinError) or answer is Handled.OLD:
             continue
         key = f"{stream}/{document.event.key}"
         outcome = (
-            _describe_removal(key, document, effects)
-            if answer is None
-            else _describe_upsert(key, document.scope, answer)
+            _describe_upsert(key, document.scope, answer)
+            if isinstance(answer, Outcome)
+            else _describe_removal(key, document, effects)
         )
         outcomes[document.event.key] = [outcome]
         events[outcome.id] = document.event.key
@@ -89,7 +99,12 @@ def _describe_upsert(key: str, scope: str, outcome: Outcome) -> OutcomeEvent:
 def _describe_removal(key: str, document: "EventDocument", effects: StepEffects) -> OutcomeEvent:
     """Returns the outcome of an event that deleted a document, or found none to delete."""
     id = document.id or ""
-    values: dict[str, object] = {"key": key, "kind": REMOVED, "scope": document.scope, "id": id}
+    values: dict[str, object] = {
+        "key": key,
+        "kind": str(Handled.REMOVED),
+        "scope": document.scope,
+        "id": id,
+    }
     removed = effects.removed.get((document.scope, id))
     if removed is not None:
         values["cluster"] = removed.cluster

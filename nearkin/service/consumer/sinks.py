@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nearkin.errors import IncompatibleError, KeyRequiredError, NearkinError, UsageError
+from nearkin.errors import (
+    IncompatibleError,
+    KeyRequiredError,
+    NearkinError,
+    OldVersionError,
+    UsageError,
+)
 from nearkin.index.entry import Outcome
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ class IndexSink:
         """Upserts documents."""
         try:
             return [*self.index.upsert_many(scope, documents, ids)]
-        except (IncompatibleError, KeyRequiredError):
+        except (IncompatibleError, KeyRequiredError, OldVersionError):
             raise
         except UsageError as error:
             if len(documents) == 1:

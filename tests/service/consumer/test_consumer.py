@@ -115,6 +115,7 @@ def test_events_are_upserted_once(stream: Stream, index: nk.Index) -> None:
         "new": 3,
         "exact": 1,
         "removed": 0,
+        "old": 0,
         "dead": 0,
         "dropped": 0,
     }
@@ -356,6 +357,43 @@ def test_deletions_remove_documents_in_the_order_of_their_events(
     assert ids(index) == ["two"]
 
 
+def test_older_versions_are_passed_over(stream: Stream, index: nk.Index) -> None:
+    first, second, third = corpus(3)
+    stream.add(id="one", text=first, at="2026-12-01T10:00:00Z")
+    stream.add(id="one", text=second, at="2026-12-01T12:00:00+01:00")
+    stream.add(id="one", text=third, at="2026-12-01T10:30:00Z")
+    stream.add(id="two", text=first, at="2026-12-01T10:00:00Z")
+    stream.add(id="two", op="delete", at="2026-12-01T11:00:00Z")
+    stream.add(id="two", text=second, at="2026-12-01T10:59:59Z")
+    stream.add(text=third, at="2026-12-01T10:30:00Z")
+    done = consume(stream, IndexSink(index), version="at")
+    assert (done.kinds.total(), done.removed, done.old, done.dead) == (4, 1, 2, 0)
+    entry = index.get("default", "one")
+    assert entry is not None
+    assert entry.text == second
+    assert index.get("default", "two") is None
+
+
+def test_versions_that_cannot_be_compared_become_dead_letters(
+    stream: Stream, index: nk.Index
+) -> None:
+    stream.add(id="one", text=corpus(1)[0], v="1")
+    stream.add(id="one", text="without a version")
+    stream.add(id="one", text="not a version", v="1.2.3")
+    stream.add(id="one", text="a time", v="2026-12-01")
+    stream.add(id="one", op="delete")
+    done = consume(stream, IndexSink(index), version="v")
+    assert (done.kinds.total(), done.dead, stream.pending) == (1, 4, 0)
+    reasons = [letter["nearkin:reason"] for letter in stream.letters]
+    # those that are refused by the index come after those that are not valid
+    assert sorted(reason[:40] for reason in reasons) == [
+        "an event must have the field v, which ho",
+        "an event must have the field v, which ho",
+        "the version 2026-12-01T00:00:00+00:00 of",
+        "v is '1.2.3', which is neither a number ",
+    ]
+
+
 def test_operations_that_are_unknown_or_incomplete_become_dead_letters(
     stream: Stream, index: nk.Index
 ) -> None:
@@ -584,6 +622,14 @@ def test_events_outside_the_scope_of_the_token_become_dead_letters(
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
     assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
+
+
+def test_versions_need_an_index(stream: Stream, server: tuple[str, str]) -> None:
+    with (
+        nk.Client(*server) as client,
+        pytest.raises(nk.UsageError, match="versions need an index that the consumer writes to"),
+    ):
+        consume(stream, ServerSink(client), version="v")
 
 
 def test_deletions_reach_a_server(stream: Stream, server: tuple[str, str]) -> None:

@@ -30,6 +30,16 @@ def test_event_without_valid_document_is_rejected(fields: dict[str, bytes], mess
         parse_event(StreamEvent("1-0", fields), StreamSettings())
 
 
+def test_tombstone_may_have_no_version() -> None:
+    settings = StreamSettings(version="v")
+    tombstone = StreamEvent("1", {"id": b"a"}, is_tombstone=True)
+    assert parse_event(tombstone, settings).version is None
+    tombstone = tombstone._replace(headers={"v": b"7"})
+    assert parse_event(tombstone, settings).version == 7
+    with pytest.raises(nk.UsageError, match="must have the field v"):
+        parse_event(StreamEvent("1", {"id": b"a", "op": b"delete"}), settings)
+
+
 def test_operation_and_scope_may_be_headers_and_fields_come_first() -> None:
     settings = StreamSettings(op="__deleted")
     headers = {"__deleted": b"true", "scope": b"news", "id": b"of-a-header"}

@@ -129,3 +129,45 @@ def test_index_equals_one_of_the_final_documents(
             fresh.upsert_many("default", [*left.values()], [*left])
             assert clusters_of(index, left) == clusters_of(fresh, left)
     assert kills > 0
+
+
+def make_versions(random: Random) -> tuple[list[StreamEvent], dict[str, str]]:
+    """Returns events whose versions are not in order, and the texts of the newest ones by id."""
+    events: list[StreamEvent] = []
+    newest: dict[str, tuple[int, str | None]] = {}
+    versions = random.sample(range(1000), random.randrange(1, 40))
+    for number, version in enumerate(versions):
+        id = random.choice(IDS[:4])
+        text = None if random.random() < 0.3 else random.choice(random.choice(FAMILIES))
+        newest[id] = max(newest.get(id, (-1, None)), (version, text))
+        fields = {"id": id.encode(), "v": str(version).encode()}
+        fields |= {"op": b"delete"} if text is None else {"text": text.encode()}
+        events.append(StreamEvent(str(number), fields))
+    return events, {id: text for id, (_, text) in newest.items() if text is not None}
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+def test_newest_versions_are_left_whatever_their_order(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
+) -> None:
+    """Two consumers share the events, and either is killed at any step."""
+    for random, index in open_indexes(kind, request, tmp_path, full=full):
+        events, left = make_versions(random)
+        cut = random.randrange(len(events) + 1)
+        sources = [ListedSource(events[:cut]), ListedSource(events[cut:])]
+        sink = IndexSink(index)
+        killer = Killer(random, kills=4)
+        killer.wrap(sink, "upsert", "remove")
+        for source in sources:
+            killer.wrap(source, "acknowledge")
+        settings = StreamSettings(batch=random.randrange(1, 6), version="v")
+        consumers = [Consumer(source, sink, settings) for source in sources]
+        while any(len(source.acknowledged) < len(source.events) for source in sources):
+            turn = random.randrange(2)
+            try:
+                # one batch at a time, so that the consumers alternate
+                consumers[turn]._process(sources[turn].read(settings.batch, 0))
+            except KilledError:
+                sources[turn].restart()
+        assert texts_of(index) == left
+        assert check_index(index).sound
