@@ -32,6 +32,7 @@ from nearkin.settings.setting import OUTPUT, Need, setting
 from nearkin.settings.table import (
     ClusterSettings,
     CutSettings,
+    MergeSettings,
     OutputSettings,
     ReferenceSettings,
     SignatureSettings,
@@ -92,7 +93,9 @@ class ResultOptions:
     )
 
 
-NEEDS = dict.fromkeys(("annotate", "codec", "sizes", "document_weights"), Need("output", ("kept",)))
+NEEDS = dict.fromkeys(
+    ("annotate", "codec", "sizes", "document_weights", "merge_fields"), Need("output", ("kept",))
+)
 """The options that have an effect on documents in the output only."""
 
 
@@ -113,6 +116,7 @@ def dedup(
     output: OutputSettings,
     result: ResultOptions,
     cutting: CutSettings,
+    merging: MergeSettings,
     execution: ExecutorOptions,
     plan: Path | None = None,
     settings: Path | None = None,
@@ -142,6 +146,7 @@ def dedup(
     """  # noqa: E501 (an example is one line, which can be copied)
     with execution.imports():
         from nearkin.engine.cluster_columns import DocumentWeights
+        from nearkin.engine.merged_rows import MergeRequest
         from nearkin.errors import UsageError
         from nearkin.runs.choose import choose_for_run
         from nearkin.runs.dedup import run_dedup
@@ -152,7 +157,8 @@ def dedup(
         from nearkin.texts.passages.cutting.request import CUT_SPANS
 
     weights = DocumentWeights.parse(result.document_weights)
-    documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
+    merge = MergeRequest.parse(merging.merge_fields, adds_sources=merging.merge_sources)
+    documents = DocumentOutput(result.output, result.codec, result.sizes, weights, merge)
     cuts = parse_kept_cuts(**vars(cutting))
     spec, match = apply_plan(plan, given, spec, match)
     parameters = o.parameters_of(columns, spec, match, clustering, given=given.names)
@@ -161,7 +167,7 @@ def dedup(
     out = output.out
     if kept_file is not None:
         documents.require_folder(output.out)
-        added = documents.added_columns(clustering.source).names
+        added = documents.added_names(clustering.source)
         kept_file.require_holds((*added, *(() if cuts is None else (CUT_SPANS,))))
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         if not standard.reads:

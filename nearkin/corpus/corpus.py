@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -392,18 +392,12 @@ class FileCorpus:
                         "column of this name; rename that column"
                     )
 
-    def require_replaceable_texts(self, columns: Columns) -> None:
-        """Requires that each file has the texts in a column of its own, so that they can change."""
-        if SEPARATOR not in columns.source:
-            return
-        for file in self.files:
-            names = self.format_of(file).columns(file, columns)
-            if names is None or columns.source not in names:
-                raise UsageError(
-                    f"the texts of {file.shown_path} cannot be rewritten, because "
-                    f"{columns.source!r} is inside another column; write them into a column of "
-                    "their own first"
-                )
+    def require_replaceable(self, names: Iterable[str], columns: Columns) -> None:
+        """Requires that each file has columns of its own of some names, so that they can change."""
+        inside = [name for name in names if SEPARATOR in name]
+        for file in self.files if inside else ():
+            own_columns = self.format_of(file).columns(file, columns)
+            _require_own_columns(inside, own_columns or (), file.shown_path)
 
     def column_names(self) -> list[str]:
         """Returns the columns of the first file, from its schema, its header or its first rows."""
@@ -757,6 +751,15 @@ def _suggest_carried(name: str, names: Iterable[str]) -> str:
     )
 
 
+def _require_own_columns(names: Iterable[str], own_names: Collection[str], place: str) -> None:
+    for name in names:
+        if name not in own_names:
+            raise UsageError(
+                f"the values of {place} cannot be rewritten, because {name!r} is inside another "
+                "column; write them into a column of their own first"
+            )
+
+
 def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
     """Requires that columns can hold documents, ids and so on, whatever their values are."""
     # The size of vectors may be unknown yet, and is not a part of the type of their column.
@@ -949,6 +952,10 @@ class TableCorpus:
                     f"column {name!r} cannot be added, because the table has a column of this "
                     "name; rename that column"
                 )
+
+    def require_replaceable(self, names: Iterable[str], columns: Columns) -> None:
+        """Requires that the table has columns of its own of some names, so that they can change."""
+        _require_own_columns(names, self.table.schema.names, "the table")
 
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0

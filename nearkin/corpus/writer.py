@@ -33,6 +33,7 @@ from nearkin.corpus.formats.record_batches import TableWriter
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.parts import divide_file
 from nearkin.corpus.places import RowRange
+from nearkin.corpus.stored_values import store_texts
 from nearkin.errors import RunError
 from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.files import delete_shared_folder
@@ -94,6 +95,7 @@ def write_kept(
     rewrite: Rewriter | None = None,
     known: KnownDocuments | None = None,
     *,
+    new_values: Annotations | None = None,
     workers: int = 1,
     executor: Executor | None = None,
 ) -> None:
@@ -104,12 +106,14 @@ def write_kept(
 
     Args:
         kept: True for each document that is kept, bool (n,).
+        new_values: Returns values of columns of the inputs, which replace those of the documents,
+            in the form of their format. A null leaves a value as it is.
         executor: Copies parts in other processes, if documents are known and not rewritten.
     """
     targets = [join_inside(folder, name) for name in make_output_names(corpus.names)]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-    copier = _Copier(corpus, columns, len(kept), rows, rewrite)
+    copier = _Copier(corpus, columns, len(kept), rows, rewrite, new_values)
     if known is not None:
         if observe is None:
             known = known._replace(observed=NO_DOCUMENTS)
@@ -127,7 +131,7 @@ def write_kept(
         part = CopiedPart(RowRange(number, 0), first, len(kept), kept[first:], target)
         first += copier.copy(part, observe, advance, in_threads=True)
     if first != len(kept):
-        raise _make_count_error(first, len(kept))
+        raise make_count_error(first, len(kept))
 
 
 class CopiedPart(NamedTuple):
@@ -147,6 +151,8 @@ class CopiedPart(NamedTuple):
     """The ordinals of its documents that the observer needs, ascending, int64."""
     added: pa.RecordBatch | None = None
     """The columns to add, if another process copies the part."""
+    new_values: pa.RecordBatch | None = None
+    """The values that replace others, if another process copies the part."""
 
     @property
     def is_whole(self) -> bool:
@@ -227,9 +233,12 @@ def _copy_elsewhere(
     parts_folder: Path,
 ) -> Iterator[_CopiedRows]:
     rows = copier.rows
+    new_values = copier.new_values
     if rows is not None:
         parts = (part._replace(added=rows(part.first, part.end)) for part in parts)
-    task = CopyApart(replace(copier, rows=None), parts_folder)
+    if new_values is not None:
+        parts = (part._replace(new_values=new_values(part.first, part.end)) for part in parts)
+    task = CopyApart(replace(copier, rows=None, new_values=None), parts_folder)
     for done in executor.map(task, parts):
         advance(done.documents)
         yield done
@@ -278,7 +287,8 @@ class CopyApart(Task):
         read = self.copier.corpus.tell([part.rows.file])
         # What the run knows of the part is not sent back.
         return done._replace(
-            part=part._replace(kept=NO_DOCUMENTS, known=None, added=None), read=read
+            part=part._replace(kept=NO_DOCUMENTS, known=None, added=None, new_values=None),
+            read=read,
         )
 
 
@@ -295,6 +305,7 @@ class _Copier(Task):
     documents: int
     rows: Annotations | None
     rewrite: Rewriter | None
+    new_values: Annotations | None
 
     def copy_part(
         self, part: CopiedPart, advance: Callable[[int], None], *, in_threads: bool
@@ -316,8 +327,8 @@ class _Copier(Task):
         columns = self.columns
         number = part.rows.file
         writer = _writer(corpus, columns, number, part.target)
-        if self.rewrite is not None and isinstance(writer, TableWriter):
-            writer.expect_new_texts()
+        if isinstance(writer, TableWriter):
+            writer.expect_new_values(self._list_replaced(part))
         file = corpus.files[number]
         form = corpus.format_of(file)
         needed = None if part.rows.end is None else np.arange(part.rows.first, part.rows.end)
@@ -340,8 +351,16 @@ class _Copier(Task):
             first += len(file_slice.rows)
             advance(len(file_slice.rows))
         if part.known is not None and first != part.end:
-            raise _make_count_error(self.documents - part.end + first, self.documents)
+            raise make_count_error(self.documents - part.end + first, self.documents)
         return first - part.first
+
+    def _list_replaced(self, part: CopiedPart) -> list[str]:
+        """Returns the columns of which values are replaced."""
+        new_values = part.new_values
+        if new_values is None and self.new_values is not None:
+            new_values = self.new_values(part.first, part.first)
+        names = [] if self.rewrite is None else [self.columns.source]
+        return names if new_values is None else [*names, *new_values.schema.names]
 
     def _write(
         self,
@@ -363,7 +382,7 @@ class _Copier(Task):
                 count = len(file_slice.rows)
                 if first + count > part.end:
                     found = self.documents - part.end + first + count
-                    raise _make_count_error(found, self.documents)
+                    raise make_count_error(found, self.documents)
                 if count:
                     if isinstance(writer, RunError):
                         raise writer
@@ -390,15 +409,31 @@ class _Copier(Task):
         if self.rewrite is not None:
             texts = self.rewrite(first, file_slice.documents[self.columns.content])
             if texts is not None:
-                complete_rows = writer.replace_texts(complete_rows, texts)
-        added = None
-        if part.added is not None:
-            added = part.added.slice(first - part.first, count)
-        elif self.rows is not None:
-            added = self.rows(first, first + count)
+                form = self.corpus.format_of(self.corpus.files[part.rows.file]).value_form
+                new_texts = store_texts(texts, form)
+                complete_rows = writer.replace_values(complete_rows, self.columns.source, new_texts)
+        new_values = _take_rows(part, part.new_values, self.new_values, first, count)
+        if new_values is not None:
+            for name in new_values.schema.names:
+                if new_values[name].null_count < count:
+                    complete_rows = writer.replace_values(complete_rows, name, new_values[name])
+        added = _take_rows(part, part.added, self.rows, first, count)
         if added is not None:
             added = added.filter(pa.array(keep))
         return writer.select(complete_rows, keep, added)
+
+
+def _take_rows(
+    part: CopiedPart,
+    values: pa.RecordBatch | None,
+    make_values: Annotations | None,
+    first: int,
+    count: int,
+) -> pa.RecordBatch | None:
+    """Returns the rows of a slice of what a part has for its documents, or of what is made."""
+    if values is not None:
+        return values.slice(first - part.first, count)
+    return None if make_values is None else make_values(first, first + count)
 
 
 def _collect_observed(
@@ -426,7 +461,8 @@ def spread_values(values: pa.Array, places: np.ndarray, count: int) -> pa.Array:
     return values.take(pa.array(indices, mask=is_empty))
 
 
-def _make_count_error(found: int, expected: int) -> RunError:
+def make_count_error(found: int, expected: int) -> RunError:
+    """Returns the error to raise if inputs have another number of documents than before."""
     number = f"at least {found}" if found > expected else str(found)
     return RunError(
         f"the inputs have {number} documents now, but had {expected} before; "

@@ -423,6 +423,62 @@ class LinesReport:
         return values
 
 
+@dataclass(frozen=True)
+class MergedValue:
+    """A value that a kept row got from other rows of its cluster.
+
+    Attributes:
+        id: Id of the kept row.
+        before: Beginning of its own value as a text, or None for a missing one.
+        after: Beginning of the value that it got.
+        sources: Ids of the first rows that the value is from.
+        source_count: Number of these rows.
+    """
+
+    id: str
+    before: str | None
+    after: str | None
+    sources: tuple[str, ...]
+    source_count: int
+
+
+@dataclass(frozen=True)
+class MergedColumnReport:
+    """A column of which kept rows got values of their clusters.
+
+    Attributes:
+        column: Name of the column.
+        rule: Rule by which a value was chosen or made.
+        count: Number of kept rows that got a value.
+        examples: First values that they got.
+    """
+
+    column: str
+    rule: str
+    count: int
+    examples: tuple[MergedValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """The values that kept rows got from their clusters.
+
+    Attributes:
+        rows: Number of kept rows that got a value.
+        clusters: Number of clusters of several rows.
+        columns: The columns, in the order in which they were given.
+    """
+
+    rows: int
+    clusters: int
+    columns: tuple[MergedColumnReport, ...]
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the numbers as run.json holds them, without ids and values."""
+        columns = {column.column: column.count for column in self.columns}
+        return {"rows": self.rows, "clusters": self.clusters, "columns": columns}
+
+
 class ClosestCall(NamedTuple):
     """The removed near-duplicate that is least similar to its kept document."""
 
@@ -490,6 +546,7 @@ class ReportData:
         lost: Information that the run lost, or None if it was not measured.
         passages: Passages that were cut from the kept documents, or None if none were asked for.
         lines: Repeated lines that were cut from the kept documents, or None if none were asked for.
+        merged: Values that kept rows got from their clusters, or None if none were asked for.
         chosen: Settings that were chosen for the inputs, in words. Empty if they were given, or are
             those of a run without options.
         templates: Documents that are equal but for values such as dates, or None if a sample of
@@ -539,6 +596,7 @@ class ReportData:
     better_copies: tuple[BetterCopies, ...] = ()
     passages: PassageReport | None = None
     lines: LinesReport | None = None
+    merged: MergeReport | None = None
     chosen: str = ""
 
     def __repr__(self) -> str:
@@ -610,6 +668,8 @@ class ReportData:
             del values["passages"]
         if self.lines is None:
             del values["lines"]
+        if self.merged is None:
+            del values["merged"]
         if self.templates is None:
             del values["templates"]
         if self.doubtful is None:

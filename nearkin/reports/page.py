@@ -262,6 +262,7 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("lines", "Repeated lines", data.lines and data.lines.unit == "line"),
         ("lines", "Repeated paragraphs", data.lines and data.lines.unit == "paragraph"),
         ("passages", "Repeated passages", data.passages),
+        ("merged", "Merged rows", data.merged),
         ("doubtful", "Doubtful removals", data.doubtful and data.doubtful.doubtful),
         ("lost", "Information lost", data.lost and data.lost.total.removed),
         ("leakage", "Leakage", data.leakage),

@@ -9,10 +9,12 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus import FileCorpus, TableCorpus
 from nearkin.corpus.arrow_conversion import refuse_paths
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.keywords import FurtherParameters
+from nearkin.engine.merged_rows import MergeRequest
 from nearkin.engine.parameter_help import show_parameters
 from nearkin.engine.parameters import columns_of, given_parameters
 from nearkin.engine.removal_limit import examine_removals
@@ -112,6 +114,8 @@ def dedup(
     repeated_lines: int | str | None = None,
     repeated_paragraphs: int | str | None = None,
     lines_action: str | None = None,
+    merge_fields: str | None = None,
+    merge_sources: bool = False,
     strict: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -161,6 +165,13 @@ def dedup(
             (`"3:places"`), are cut from all places but one. By default, nothing is cut.
         repeated_paragraphs: The same for paragraphs between blank lines.
         lines_action: `keep-one` (the default), or `remove` to cut repeated lines from all places.
+        merge_fields: Columns of which the kept row of a cluster gets a value of its rows, with a
+            rule for each, for example `phone:first-non-empty, tags:union`. The rules are
+            `first-non-empty` (in keep order), `most-frequent`, `longest`, `min`, `max` and `union`
+            (of lists, or of texts). They are in `DedupResult.merged_rows`, and in what `write`
+            writes.
+        merge_sources: Whether kept rows get the column `merged_from`, the ids of the rows that
+            each merged value is from.
         strict: Whether a result that seems to remove unique documents is an error. By default, it
             has a warning.
         work: Folder for temporary files. The default is that of the system.
@@ -195,6 +206,7 @@ def dedup(
         repeated_paragraphs=repeated_paragraphs,
         lines_action=lines_action,
     )
+    merge = MergeRequest.parse(merge_fields, adds_sources=merge_sources)
     keep_function = keep if callable(keep) else None
     policy = None if callable(keep) else keep
     parameters = given_parameters(
@@ -208,7 +220,9 @@ def dedup(
             applied = settings.apply_to(parameters)
             columns = columns_of(applied, id)
             if request is not None:
-                require_cuttable_copies(request, columns, DocumentOutput(), annotate=False)
+                require_cuttable_copies(
+                    request, columns, DocumentOutput(merge=merge), annotate=False
+                )
             finished = prepare_run(
                 data,
                 id,
@@ -223,6 +237,8 @@ def dedup(
                 executor=executor,
                 choose=choose_for_run if against is None and blocklist is None else None,
             )
+            if merge is not None and isinstance(finished.run.corpus, FileCorpus | TableCorpus):
+                merge.require_mergeable(finished.run.corpus, finished.run.columns)
         clustering = to_final_clusters(finished.run)
         run = finished.run
         require_column_limit(run, clustering)
@@ -233,7 +249,7 @@ def dedup(
             strict=strict,
         )
         cuts = None if request is None else KeptCuts.find(run, clustering, request)
-        result = DedupResult(finished, clustering, cuts, doubt)
+        result = DedupResult(finished, clustering, cuts, doubt, merge)
         if run.options.expect is not None:
             result.report_data.require_precision(run.options.expected_precision)
     log_warnings(result.warnings)

@@ -96,7 +96,7 @@ def prepare_decontamination(
     corpus.check(columns)
     if request.action == ContaminationAction.CUT:
         require_rewritable(columns, "action")
-        corpus.require_replaceable_texts(columns)
+        corpus.require_replaceable([columns.source], columns)
     if request.added_columns:
         corpus.require_new_columns(request.added_columns, columns)
     identity = {

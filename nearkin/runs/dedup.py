@@ -14,6 +14,7 @@ from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.blocklist.given_documents import GivenDocuments
 from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.merged_rows import MergedRows
 from nearkin.engine.removal_limit import QuotedPair, doubt_removals
 from nearkin.engine.removal_quotes import quote_removed, require_column_limit
 from nearkin.engine.run import Run
@@ -23,6 +24,7 @@ from nearkin.engine.stats import RunStats
 from nearkin.errors import RunError
 from nearkin.reports.collect import collect_report, title_of
 from nearkin.reports.excerpts import ExcerptCollector
+from nearkin.reports.merged_rows import describe_merged
 from nearkin.reports.model import LinesReport, PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
@@ -115,9 +117,12 @@ def run_dedup(
             from nearkin.runs.passage_cuts import KeptCuts
 
             cuts = KeptCuts.find(run, clustering, job.cuts)
+        merged = None
+        if job.documents.merge is not None:
+            merged = MergedRows.find(run, clustering, job.documents.merge)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
-        _write_outputs(job, run, corpus, clustering, excerpts, staging, cuts)
+        _write_outputs(job, run, corpus, clustering, excerpts, staging, cuts, merged)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         provenance = Provenance.now(inputs_shown, job.command_line)
@@ -130,6 +135,7 @@ def run_dedup(
             peak_memory=max(memory.peak, chosen_in),
             passages=_describe_passages(job, cuts),
             lines=_describe_lines(job, cuts),
+            merged=None if merged is None else describe_merged(merged),
         )
         report_data.require_precision(run.options.expected_precision)
         manifest = work.manifest
@@ -290,6 +296,7 @@ def _write_outputs(
     excerpts: ExcerptCollector,
     staging: Path,
     cuts: "KeptCuts | None",
+    merged: MergedRows | None,
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
     output = job.documents
@@ -309,6 +316,7 @@ def _write_outputs(
                     run.progress.advance,
                     cuts=None if cuts is None else cuts.texts,
                     excerpts=excerpts,
+                    merged=merged,
                     annotate=job.annotate,
                     purges=job.purge is not None,
                 )

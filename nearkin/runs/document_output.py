@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +16,7 @@ from nearkin.corpus.writer import Annotations, KnownDocuments
 from nearkin.engine import result_tables
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights, LocalClusterColumns
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.merged_rows import MergedRows, MergeRequest
 from nearkin.engine.options import RunOptions
 from nearkin.engine.run import Run
 from nearkin.errors import UsageError
@@ -72,12 +74,14 @@ class DocumentOutput:
             `cluster_sources`.
         weights: Weights of the column `document_weight`, which the copies of all rows get. None to
             copy only the kept rows, without weights.
+        merge: Columns of which kept rows get values of their clusters, or None.
     """
 
     output: str = KEPT
     codec: str = SAME_CODEC
     sizes: bool = False
     weights: DocumentWeights | None = None
+    merge: MergeRequest | None = None
 
     def __post_init__(self) -> None:
         require_choice("output", self.output, OUTPUTS)
@@ -87,16 +91,26 @@ class DocumentOutput:
                 f"{name_setting('codec', self.codec)} has no effect with "
                 f"{name_setting('output', self.output)}, which copies no documents; leave one out"
             )
-        for name in self.added_columns(None).names:
+        for name in self.added_names(None):
             if not self.has_copies:
                 raise UsageError(
                     f"column {name!r} cannot be added with {name_setting('output', self.output)}, "
                     "which copies no documents; leave one out"
                 )
+        if self.merge is not None and not self.has_copies:
+            raise UsageError(
+                f"{name_setting('merge_fields', self.merge.to_record())} has no effect with "
+                f"{name_setting('output', self.output)}, which copies no documents; leave one out"
+            )
 
-    def added_columns(self, source: str | None) -> ClusterColumns:
+    def cluster_columns(self, source: str | None) -> ClusterColumns:
         """Returns the columns about clusters that the copies get."""
         return ClusterColumns(self.sizes, self.sizes and source is not None, self.weights)
+
+    def added_names(self, source: str | None) -> list[str]:
+        """Returns the names of all columns that the copies get."""
+        merged = [] if self.merge is None else self.merge.added_names
+        return [*self.cluster_columns(source).names, *merged]
 
     @property
     def has_copies(self) -> bool:
@@ -114,6 +128,10 @@ class DocumentOutput:
             record["sizes"] = True
         if self.weights is not None:
             record["document_weights"] = self.weights.to_record()
+        if self.merge is not None:
+            record["merge_fields"] = self.merge.to_record()
+            if self.merge.adds_sources:
+                record["merge_sources"] = True
         return record
 
     def require_folder(self, out: Path) -> None:
@@ -151,9 +169,11 @@ class DocumentOutput:
     ) -> None:
         """Requires that the columns about clusters can be added."""
         require_weightable(self.weights, options, compares_others=compares_others)
-        added = self.added_columns(options.source).names
+        added = self.added_names(options.source)
         if added:
             corpus.require_new_columns(added, columns)
+        if self.merge is not None:
+            self.merge.require_mergeable(corpus, columns)
 
 
 def require_weightable(
@@ -212,22 +232,29 @@ def known_documents(run: Run, observed: np.ndarray = NO_ORDINALS) -> KnownDocume
 
 
 def columns_to_add(
-    run: Run, clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
+    run: Run,
+    clustering: Clustering,
+    output: DocumentOutput,
+    merged: MergedRows | None = None,
+    *,
+    annotate: bool = False,
 ) -> Annotations | None:
     """Returns a function that makes the columns that the copies of documents get."""
-    added = output.added_columns(run.options.source)
-    if not annotate and not added.names:
-        return None
-    cluster_columns = LocalClusterColumns(run, clustering, added)
+    added = output.cluster_columns(run.options.source)
     ids = run.documents().ids
+    makers: list[Annotations] = []
 
     def cluster_facts(start: int, end: int) -> pa.RecordBatch:
         rows = result_tables.cluster_rows(ids, clustering, start, end)
         return rows.drop_columns(["id"])
 
-    if not annotate:
-        return cluster_columns.rows
-    return _join_columns(cluster_facts, cluster_columns.rows) if added.names else cluster_facts
+    if annotate:
+        makers.append(cluster_facts)
+    if added.names:
+        makers.append(LocalClusterColumns(run, clustering, added).rows)
+    if merged is not None and merged.request.adds_sources:
+        makers.append(merged.source_column)
+    return reduce(_join_columns, makers) if makers else None
 
 
 def _join_columns(first: Annotations | None, second: Annotations) -> Annotations:
@@ -253,6 +280,7 @@ def copy_documents(
     *,
     cuts: "CutTexts | None" = None,
     excerpts: ExcerptCollector | None = None,
+    merged: MergedRows | None = None,
     annotate: bool = False,
     purges: bool = False,
 ) -> None:
@@ -264,7 +292,7 @@ def copy_documents(
     folder.mkdir()
     corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
     copied = documents_to_copy(clustering, output, annotate=annotate, purges=purges)
-    columns = columns_to_add(run, clustering, output, annotate=annotate)
+    columns = columns_to_add(run, clustering, output, merged, annotate=annotate)
     if cuts is not None:
         copied = copied & cuts.kept
         columns = _join_columns(columns, cuts.span_column)
@@ -278,19 +306,26 @@ def copy_documents(
         advance,
         rewrite=None if cuts is None else cuts.rewrite,
         known=known_documents(run, NO_ORDINALS if excerpts is None else excerpts.ordinals),
+        new_values=None if merged is None else merged.new_values,
         workers=run.copying_workers,
         executor=run.executor,
     )
 
 
 def copy_rows(
-    run: Run, corpus: TableCorpus, clustering: Clustering, output: DocumentOutput
+    run: Run,
+    corpus: TableCorpus,
+    clustering: Clustering,
+    output: DocumentOutput,
+    merged: MergedRows | None = None,
 ) -> pa.Table:
     """Returns the rows of a table that an output copies, with the columns that they get."""
     copied = documents_to_copy(clustering, output)
     rows = np.asarray(run.documents().rows)[copied]
     table = corpus.table.take(pa.array(rows))
-    columns_of = columns_to_add(run, clustering, output)
+    if merged is not None:
+        table = merged.fill_table(table, np.flatnonzero(copied))
+    columns_of = columns_to_add(run, clustering, output, merged)
     if columns_of is not None:
         added = columns_of(0, len(copied)).filter(pa.array(copied))
         for name in added.schema.names:

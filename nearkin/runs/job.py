@@ -174,7 +174,7 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
 
         require_cuttable_copies(job.cuts, job.columns, job.documents, annotate=job.annotate)
         corpus.require_new_columns((CUT_SPANS,), job.columns)
-        corpus.require_replaceable_texts(job.columns)
+        corpus.require_replaceable([job.columns.source], job.columns)
     job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure

@@ -41,6 +41,7 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_paths
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.merged_rows import MERGED_FROM, MergedRows
 from nearkin.engine.run import Run
 from nearkin.errors import RunError, UsageError
 from nearkin.reports.run_warnings import log_warnings
@@ -112,9 +113,9 @@ class KeptFile:
 
     def require_holds(self, names: Iterable[str]) -> None:
         """Requires that the format can hold the columns that are added to documents."""
-        nested = sorted({CLUSTER_SOURCES, CUT_SPANS} & set(names))
+        nested = sorted({CLUSTER_SOURCES, CUT_SPANS, MERGED_FROM} & set(names))
         if nested and self.table.is_flat:
-            kind = "map" if nested[0] == CLUSTER_SOURCES else "list"
+            kind = "list" if nested[0] == CUT_SPANS else "map"
             raise UsageError(
                 f"cannot write {str(self.table.path)!r}: column {nested[0]!r} is a {kind}, "
                 f"which .{self.table.format} cannot hold; use .parquet or .arrow, or a folder"
@@ -227,7 +228,12 @@ def _describe_repeated_key(key: str, file: InputFile) -> str:
 
 
 def write_kept_file(
-    run: Run, clustering: Clustering, file: KeptFile, readers: Readers, output: DocumentOutput
+    run: Run,
+    clustering: Clustering,
+    file: KeptFile,
+    readers: Readers,
+    output: DocumentOutput,
+    merged: MergedRows | None = None,
 ) -> Path:
     """Writes the kept documents of a run of the library into a new file."""
     corpus = run.corpus
@@ -242,13 +248,13 @@ def write_kept_file(
         output.require_new_columns(
             corpus, run.columns, run.options, compares_others=run.compares_others
         )
-    file.require_holds(output.added_columns(run.options.source).names)
+    file.require_holds(output.added_names(run.options.source))
     if isinstance(corpus, TableCorpus):
-        file.write_table(copy_rows(run, corpus, clustering, output), readers)
+        file.write_table(copy_rows(run, corpus, clustering, output, merged), readers)
     elif isinstance(corpus, FileCorpus):
         file.require_convertible(corpus, run.columns)
         copied = documents_to_copy(clustering, output)
-        columns = columns_to_add(run, clustering, output)
+        columns = columns_to_add(run, clustering, output, merged)
         with TemporaryFolder(run.work.path) as folder:
             known = known_documents(run)
             write_kept(
@@ -258,6 +264,7 @@ def write_kept_file(
                 folder,
                 columns,
                 known=known,
+                new_values=None if merged is None else merged.new_values,
                 workers=run.copying_workers,
             )
             log_warnings(file.write_folder(folder, run.columns, readers, overwrite=False))

@@ -16,6 +16,7 @@ from nearkin.engine import result_tables
 from nearkin.engine.changed_settings import describe_change
 from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.merged_rows import MergedRows
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
 from nearkin.engine.run import Run
 from nearkin.engine.second_measure import second_pair_batches
@@ -225,6 +226,7 @@ def write_result(
     overwrite: bool = False,
     excerpts: ExcerptCollector | None = None,
     cuts: "KeptCuts | None" = None,
+    merged: MergedRows | None = None,
 ) -> Path:
     """Writes the outputs of a run of the library into a folder, which may replace a result.
 
@@ -259,9 +261,10 @@ def write_result(
                     staging / "kept",
                     cuts=None if cuts is None else cuts.texts,
                     excerpts=excerpts,
+                    merged=merged,
                 )
             elif isinstance(run.corpus, TableCorpus):
-                _write_kept_rows(run, run.corpus, clustering, staging / "kept", output)
+                _write_kept_rows(run, run.corpus, clustering, staging / "kept", output, merged)
         elif output.output == IDS:
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
@@ -296,6 +299,7 @@ def _record_result(run: Run, data: ReportData) -> RunRecord:
         lost=None if data.lost is None else data.lost.to_record(),
         doubtful=None if data.doubtful is None else data.doubtful.to_record(),
         chosen=None if run.chosen is None else run.chosen.to_dict(),
+        merged=None if data.merged is None else data.merged.to_record(),
     )
 
 
@@ -316,7 +320,7 @@ def _require_cut_copies(corpus: FileCorpus, columns: Columns, output: DocumentOu
             f"out {name_setting('output')} and {name_setting('document_weights')}"
         )
     corpus.require_new_columns((CUT_SPANS,), columns)
-    corpus.require_replaceable_texts(columns)
+    corpus.require_replaceable([columns.source], columns)
 
 
 def _write_kept_rows(
@@ -325,11 +329,12 @@ def _write_kept_rows(
     clustering: Clustering,
     folder: Path,
     output: DocumentOutput,
+    merged: MergedRows | None,
 ) -> None:
     """Writes the kept rows of a table into one file."""
     folder.mkdir()
     codec = "snappy" if output.codec == SAME_CODEC else output.codec
-    table = copy_rows(run, corpus, clustering, output)
+    table = copy_rows(run, corpus, clustering, output, merged)
     pq.write_table(table, folder / "documents.parquet", compression=codec)
 
 
@@ -357,6 +362,7 @@ def build_run_record(
         chosen=None if job.chosen is None else job.chosen.to_dict(),
         passages=None if data.passages is None else asdict(data.passages),
         lines=None if data.lines is None else data.lines.to_record(),
+        merged=None if data.merged is None else data.merged.to_record(),
         command="dedup",
         columns=job.columns.to_record(),
         annotate=job.annotate,

@@ -57,6 +57,11 @@ def require_cuttable_copies(
             f"{shown} and {other} exclude each other: parts are cut from kept documents, and "
             "all documents are copied; leave one out"
         )
+    if documents.merge is not None and columns.source in documents.merge.names:
+        raise UsageError(
+            f"{shown} and {name_setting('merge_fields', documents.merge.to_record())} exclude each "
+            f"other, because both change {columns.source!r}; leave out one"
+        )
     _options_of(request, RunOptions()).columns_of(columns)
     if isinstance(request, LinesRequest):
         require_one_column(columns, setting)

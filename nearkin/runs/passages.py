@@ -60,7 +60,7 @@ def run_passages(
     corpus.check(columns)
     if cut is not None or (lines is not None and lines.is_cut):
         corpus.require_new_columns((CUT_SPANS,), columns)
-        corpus.require_replaceable_texts(columns)
+        corpus.require_replaceable([columns.source], columns)
     identity = {
         "command": "passages",
         "spec": json.loads(options.spec.to_json()),

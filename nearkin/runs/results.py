@@ -22,6 +22,7 @@ from nearkin.engine import result_tables
 from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights, LocalClusterColumns
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.merged_rows import MergedRows, MergeRequest
 from nearkin.engine.related_documents import with_related_documents
 from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.removal_quotes import quote_removed
@@ -34,10 +35,11 @@ from nearkin.errors import UsageError
 from nearkin.reports.collect import collect_counts, collect_report, summary_counts
 from nearkin.reports.examples import LocatedPairs, PairExamples
 from nearkin.reports.excerpts import ExcerptCollector
+from nearkin.reports.merged_rows import describe_merged
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
-from nearkin.runs.document_output import DocumentOutput, require_weightable
+from nearkin.runs.document_output import DocumentOutput, copy_rows, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import COPIES, describe_copies, write_pairs_file
@@ -201,10 +203,12 @@ class DedupResult(TableResult):
         clustering: Clustering,
         cuts: KeptCuts | None = None,
         doubt: str | None = None,
+        merge: MergeRequest | None = None,
     ) -> None:
         self._finished: TemporaryRun | None = finished
         self._doubt = doubt
         self._cuts = cuts
+        self._merge = merge
         self._is_cut = cuts is not None
         options = finished.run.options
         # A condition decides about pairs on both sides of any similarity.
@@ -224,6 +228,7 @@ class DedupResult(TableResult):
         self._finished = None
         self._clustering = None
         self._cuts = None
+        self.__dict__.pop("_merged", None)
         self._read = self._read.forget()
 
     @property
@@ -379,6 +384,34 @@ class DedupResult(TableResult):
             return ResultTable(REPEATED_LINES.empty_table())
         batches = self._cuts.line_run.line_batches()
         return ResultTable(pa.Table.from_batches(batches, REPEATED_LINES))
+
+    @cached_property
+    def _merged(self) -> MergedRows | None:
+        """The values that kept rows get from their clusters, or None if none are merged."""
+        finished, clustering = self._open
+        if self._merge is None:
+            return None
+        return MergedRows.find(finished.run, clustering, self._merge)
+
+    @cached_property
+    def merged_rows(self) -> ResultTable:
+        """The kept rows of a table in memory, with the values that they got from their clusters.
+
+        They have all columns of the table, and `merged_from` with `merge_sources`. Without
+        `merge_fields`, they are unchanged.
+
+        Raises:
+            UsageError: If the data is files, which `write` copies, or texts were cut.
+        """
+        finished, clustering = self._open
+        self._require_uncut("merged_rows")
+        corpus = finished.run.corpus
+        if not isinstance(corpus, TableCorpus):
+            raise UsageError(
+                "the rows of files are not held in memory; write them with result.write(folder)"
+            )
+        documents = DocumentOutput(merge=self._merge)
+        return ResultTable(copy_rows(finished.run, corpus, clustering, documents, self._merged))
 
     def _require_uncut(self, purpose: str) -> None:
         """Requires that the texts of the documents are unchanged."""
@@ -550,7 +583,9 @@ class DedupResult(TableResult):
         run = finished.run
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
         title = ", ".join(run.corpus.names[:3]) or "documents"
-        return collect_report(run, clustering, excerpts, rejected, title, self._provenance)
+        data = collect_report(run, clustering, excerpts, rejected, title, self._provenance)
+        merged = self._merged
+        return data if merged is None else replace(data, merged=describe_merged(merged))
 
     @check_arguments
     def rethreshold(self, threshold: float) -> "DedupResult":
@@ -615,7 +650,9 @@ class DedupResult(TableResult):
             run.options.removal_limits,
             partial(quote_removed, run, clustering),
         )
-        return DedupResult(TemporaryRun(run, finished.folder), clustering, doubt=doubt)
+        return DedupResult(
+            TemporaryRun(run, finished.folder), clustering, doubt=doubt, merge=self._merge
+        )
 
     @check_arguments
     def write(
@@ -659,13 +696,16 @@ class DedupResult(TableResult):
         """
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
-        documents = DocumentOutput(output, codec, sizes, DocumentWeights.parse(document_weights))
+        weights = DocumentWeights.parse(document_weights)
+        merged = self._merged
+        merge = None if merged is None else merged.request
+        documents = DocumentOutput(output, codec, sizes, weights, merge)
         file = KeptFile.parse(Path(folder), finished.run.columns)
         if file is not None or isinstance(finished.run.corpus, TableCorpus):
             self._require_uncut("write")
         if file is not None:
             documents.require_folder(Path(folder))
-            return write_kept_file(finished.run, clustering, file, readers, documents)
+            return write_kept_file(finished.run, clustering, file, readers, documents, merged)
         excerpts = None
         is_read = documents.has_copies and isinstance(finished.run.corpus, FileCorpus)
         if is_read and "report_data" not in self.__dict__:
@@ -681,6 +721,7 @@ class DedupResult(TableResult):
             overwrite=overwrite,
             excerpts=excerpts,
             cuts=self._cuts,
+            merged=merged,
         )
 
     @property

@@ -83,6 +83,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
             if settings were given.
         passages: Passages that were cut as a JSON object, or None if none were asked for.
         lines: Repeated lines that were cut as a JSON object, or None if none were asked for.
+        merged: Numbers of values that kept rows got from their clusters as a JSON object, or None.
     """
 
     version: str = msgspec.field(name="nearkin")
@@ -97,6 +98,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     chosen: Mapping[str, Any] | None = None
     passages: Mapping[str, Any] | None = None
     lines: Mapping[str, Any] | None = None
+    merged: Mapping[str, Any] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -185,7 +187,7 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
         save_signatures: Whether signatures and band keys were kept in the output.
         save_hashes: Whether sets of shingle hashes were kept beside the signatures.
         out: Output folder.
-        output: The value of `DocumentOutput.output`, as the next three are of its other fields.
+        output: The value of `DocumentOutput.output`, as the next five are of its other fields.
             None for the default.
         spec_fingerprint: Fingerprint of the Spec.
         bands: Number of bands, or None if all pairs were compared.
@@ -213,6 +215,8 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
     codec: str | None = None
     sizes: bool = False
     document_weights: Any = None
+    merge_fields: str | None = None
+    merge_sources: bool = False
     spec_fingerprint: str
     bands: int | None
     rows: int | None

@@ -18,6 +18,17 @@ class ClusterMethod(StrEnum):
     COMPONENTS = "components"
 
 
+class MergeRule(StrEnum):
+    """The rules by which the value of a kept row is taken from the rows of its cluster."""
+
+    FIRST_NON_EMPTY = "first-non-empty"
+    MOST_FREQUENT = "most-frequent"
+    LONGEST = "longest"
+    MIN = "min"
+    MAX = "max"
+    UNION = "union"
+
+
 class EmptyDocuments(StrEnum):
     """The treatment of documents without shingles."""
 

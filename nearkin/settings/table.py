@@ -22,7 +22,13 @@ from nearkin.runtime.number_range import (
 )
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
+from nearkin.settings.choices import (
+    ClusterMethod,
+    EmptyDocuments,
+    MergeRule,
+    MissingBlock,
+    Verify,
+)
 from nearkin.settings.setting import (
     ADVANCED,
     CANDIDATES,
@@ -809,6 +815,34 @@ class CutSettings:
 
 
 @dataclass(frozen=True)
+class MergeSettings:
+    """The values that kept rows get from the rows of their clusters."""
+
+    merge_fields: str | None = setting(
+        None,
+        "Columns of which the kept row of a cluster gets a value of its rows, with a rule for "
+        "each: first-non-empty (in keep order), most-frequent, longest, min, max or union (of "
+        "lists, or of texts). For example 'phone:first-non-empty, tags:union'.",
+        OUTPUT,
+        metavar="COL:RULE",
+        names_columns=True,
+        values=tuple(MergeRule),
+        is_list=True,
+        keyword_help="Columns of which the kept row of a cluster gets a value of its rows, with a "
+        "rule for each: `first-non-empty` (in keep order), `most-frequent`, `longest`, `min`, "
+        "`max` or `union` (of lists, or of texts). For example `phone:first-non-empty, "
+        "tags:union`.",
+    )
+    merge_sources: bool = setting(
+        False,
+        "Add the column merged_from to the kept documents: the ids of the rows that each merged "
+        "value is from.",
+        OUTPUT,
+        need=Need("merge_fields"),
+    )
+
+
+@dataclass(frozen=True)
 class ResourceSettings:
     """The share of the machine that a run may use. It does not decide the result."""
 
@@ -905,6 +939,7 @@ GROUPS: tuple[type, ...] = (
     IndexKeySettings,
     OutputSettings,
     CutSettings,
+    MergeSettings,
     ResourceSettings,
     FileSettings,
 )

@@ -27,6 +27,16 @@ CASES: dict[str, list[str]] = {
         *BANDED,
     ],
     "max-df": ["dedup", "DOCS", "--out", "OUT", "--max-df", "0.2", *BANDED],
+    "merge-fields": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--merge-fields",
+        "source:union, vector:first-non-empty",
+        "--merge-sources",
+        *BANDED,
+    ],
     "annotate-components": [
         "dedup",
         "DOCS",

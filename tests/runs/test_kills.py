@@ -20,6 +20,7 @@ from tests.runs.commands import CASES, MADE, RESTARTED, make_corpus
 QUICK = (
     "save-signatures",
     "annotate-components",
+    "merge-fields",
     "then",
     "overwrite",
     "containment",

@@ -124,7 +124,7 @@ class ArrowIpc(ColumnarFormat):
                 self._writer.close()
                 sink.close()
 
-        return TableWriter(schema, _Closing, columns.source, has_one_dictionary=is_file)
+        return TableWriter(schema, _Closing, has_one_dictionary=is_file)
 
 
 def _is_file(source: Any) -> bool:

@@ -1,6 +1,6 @@
 """Avro object container files. The library fastavro reads and writes their records."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -10,10 +10,16 @@ import pyarrow as pa
 from nearkin.corpus.bounded_stream import BoundedStream
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import decoding
-from nearkin.corpus.formats.base import list_added_values, make_unused_name
+from nearkin.corpus.formats.base import (
+    ValueForm,
+    ValueReader,
+    list_added_values,
+    make_unused_name,
+)
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_roots
+from nearkin.corpus.stored_values import load_objects, store_objects
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runtime.arrow_types import is_list
 from nearkin.runtime.setting_names import name_setting
@@ -25,6 +31,8 @@ NO_TEXTS = (NULL, "boolean", "int", "long", "float", "double", "record", "array"
 
 class Avro(RecordFormat):
     """The format of Avro files whose schema is a record."""
+
+    value_form = ValueForm.OBJECT
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
         """Returns the names of the fields."""
@@ -63,7 +71,11 @@ class Avro(RecordFormat):
         """Returns a writer with the schema and the codec of the input."""
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
-            return AvroWriter(reader.writer_schema, reader.codec, columns.source, target)
+            return AvroWriter(reader.writer_schema, reader.codec, target)
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns the values of some fields."""
+        return lambda records: store_objects((record.values for record in records), names)
 
 
 def _load_fastavro() -> Any:
@@ -154,24 +166,23 @@ def _size_of(values: dict[str, Any]) -> int:
 class AvroWriter:
     """A writer of records in the schema of the input, with added columns behind its fields."""
 
-    def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
+    def __init__(self, schema: dict[str, Any], codec: str, target: str) -> None:
         self._fastavro = _load_fastavro()
         # A schema or a codec that cannot be written is known before the first record.
         self._fastavro.write.Writer(BytesIO(), schema, codec)
         self._schema = schema
         self._taken = {field["name"] for field in schema["fields"]}
         self._codec = codec
-        self._text_column = text_column
         self._sink = pa.OSFile(target, "wb")
         self._writer: Any = None
 
-    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Returns records with other texts. Where a new text is null, the record stays as it is."""
+    def replace_values(
+        self, complete_rows: list[Record], name: str, values: pa.Array
+    ) -> list[Record]:
+        """Returns records with other values of a field. A null leaves a record as it is."""
         return [
-            record
-            if text is None
-            else record._replace(values={**record.values, self._text_column: text})
-            for record, text in zip(complete_rows, texts.to_pylist(), strict=True)
+            record if value is None else record._replace(values={**record.values, name: value})
+            for record, value in zip(complete_rows, load_objects(values), strict=True)
         ]
 
     def select(

@@ -1,7 +1,8 @@
 """The interface of a file format, and what formats share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import compress
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -15,6 +16,7 @@ from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import ByteSpan, has_row_between
 from nearkin.corpus.validation import make_empty_documents
+from nearkin.errors import UsageError
 from nearkin.runtime.compressed_files import create_file
 from nearkin.stages.packed_pairs import isin_sorted
 
@@ -23,6 +25,17 @@ Item = TypeVar("Item")
 
 END_OF_FILE = 1 << 62
 """The next row of a slice behind which a file has no row that can be read."""
+
+
+class ValueForm(StrEnum):
+    """The forms in which values of a format are stored in an Arrow column, with their types."""
+
+    ARROW = "Arrow"
+    """A column has one type, which is that of the values."""
+    JSON = "JSON"
+    """Each value is its JSON text, large_string."""
+    OBJECT = "Python"
+    """Each value is a pickled object of Python, large_binary."""
 
 
 class FileSlice(NamedTuple):
@@ -107,8 +120,11 @@ class Writer(Protocol):
     `select` and `write` may run at the same time in two threads.
     """
 
-    def replace_texts(self, complete_rows: Any, texts: pa.Array) -> Any:
-        """Returns the rows of a slice with other texts. A null leaves a row as it is."""
+    def replace_values(self, complete_rows: Any, name: str, values: pa.Array) -> Any:
+        """Returns the rows of a slice with other values of a column, in the form of the format.
+
+        A null leaves a row as it is.
+        """
 
     def select(self, complete_rows: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
         """Returns the rows of a slice that are kept, bool (n,), ready to be written."""
@@ -118,6 +134,10 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Completes the file."""
+
+
+ValueReader = Callable[[Any], pa.RecordBatch]
+"""A function from the complete rows of a slice to values in the form of their format."""
 
 
 class Reading(NamedTuple):
@@ -143,7 +163,12 @@ class Format(ABC):
 
     A method that meets damage raises any exception. The corpus turns it into a rejection of the
     rows from there on, so a format catches none itself, unless it can read on behind the damage.
+
+    Attributes:
+        value_form: The form of the values that its rows have, and that replace them.
     """
+
+    value_form = ValueForm.ARROW
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
         """Returns the names of the columns, or None if each row has fields of its own."""
@@ -156,6 +181,13 @@ class Format(ABC):
     @abstractmethod
     def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
         """Returns a writer of a file in the same format."""
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns the values of some columns of complete rows."""
+        raise UsageError(
+            f"the values of {file.shown_path} cannot be changed, because its rows have no columns; "
+            "write them in another format, for example as JSON lines"
+        )
 
 
 def list_added_values(added: pa.RecordBatch) -> list[dict[str, object]]:

@@ -25,6 +25,7 @@ from nearkin.corpus.formats.base import (
     Format,
     ItemsBeforeDamage,
     Reading,
+    ValueReader,
     list_added_values,
     make_unused_name,
     open_compressed_sink,
@@ -32,6 +33,7 @@ from nearkin.corpus.formats.base import (
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import check_rows, format_raw_prefix
+from nearkin.runtime.arrow_types import TEXT
 from nearkin.runtime.dialect import (
     SAMPLE_BYTES,
     UTF8,
@@ -134,7 +136,17 @@ class Delimited(Format):
         """Returns a writer that begins with the header of the input, in the same dialect."""
         header = self._header_of(file, columns)
         dialect = self.dialect_of(file, columns)
-        return DelimitedWriter(header, dialect, open_compressed_sink(file, target), columns.source)
+        return DelimitedWriter(header, dialect, open_compressed_sink(file, target))
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns the values of some columns, which are texts."""
+        places = list(map(self.columns(file, columns).index, names))
+
+        def read_values(rows: list[Sequence[str]]) -> pa.RecordBatch:
+            values = [pa.array([row[at] for row in rows], TEXT) for at in places]
+            return pa.record_batch(values, list(names))
+
+        return read_values
 
 
 def _read_sample(stream: Any) -> bytes:
@@ -532,21 +544,20 @@ def _quote_value(value: str, delimiter: str) -> str:
 class DelimitedWriter:
     """A writer of the header and the values of kept rows, with added columns."""
 
-    def __init__(self, header: Header, dialect: Dialect, sink: Any, text_column: str) -> None:
+    def __init__(self, header: Header, dialect: Dialect, sink: Any) -> None:
         self._header = header
-        self._text_column = text_column
         self._dialect = dialect
         self._sink = sink
         self._begun = False
 
-    def replace_texts(
-        self, complete_rows: list[Sequence[str]], texts: pa.Array
+    def replace_values(
+        self, complete_rows: list[Sequence[str]], name: str, values: pa.Array
     ) -> list[Sequence[str]]:
-        """Returns rows with other texts. A null leaves a row as it is."""
-        at = self._header.names.index(self._text_column)
+        """Returns rows with other values of a column. A null leaves a row as it is."""
+        at = self._header.names.index(name)
         return [
-            row if text is None else [*row[:at], text, *row[at + 1 :]]
-            for row, text in zip(complete_rows, texts.to_pylist(), strict=True)
+            row if value is None else [*row[:at], value, *row[at + 1 :]]
+            for row, value in zip(complete_rows, values.to_pylist(), strict=True)
         ]
 
     def select(

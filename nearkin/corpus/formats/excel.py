@@ -13,9 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import list_added_values, make_unused_name
+from nearkin.corpus.formats.base import (
+    ValueForm,
+    ValueReader,
+    list_added_values,
+    make_unused_name,
+)
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.stored_values import load_objects, store_objects
 from nearkin.errors import UsageError
 from nearkin.runtime.excel_workbook import (
     SheetRow,
@@ -40,6 +46,8 @@ class Header(NamedTuple):
 
 class Excel(RecordFormat):
     """The format of workbooks. Rows without values are not rows."""
+
+    value_form = ValueForm.OBJECT
 
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names in the header."""
@@ -84,7 +92,16 @@ class Excel(RecordFormat):
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "ExcelWriter":
         """Returns a writer of a workbook with the columns of the input."""
-        return ExcelWriter(self.columns(file, columns), columns.source, target)
+        return ExcelWriter(self.columns(file, columns), target)
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns the values of some columns."""
+
+        def read_values(records: list[Record]) -> pa.RecordBatch:
+            rows = (dict(zip(row.values, row.stored, strict=True)) for row in records)
+            return store_objects(rows, names)
+
+        return read_values
 
 
 @contextmanager
@@ -128,20 +145,21 @@ def _make_record(row: SheetRow, names: dict[int, str], *, whole: bool) -> Record
 class ExcelWriter:
     """A writer of the values of kept rows, with added columns behind them."""
 
-    def __init__(self, names: Sequence[str], text_column: str, target: str) -> None:
+    def __init__(self, names: Sequence[str], target: str) -> None:
         self._names = list(names)
-        self._text_column = text_column
         self._target = target
         self._writer: SheetWriter | None = None
 
-    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Returns rows with other texts. A null leaves a row as it is."""
-        at = self._names.index(self._text_column)
+    def replace_values(
+        self, complete_rows: list[Record], name: str, values: pa.Array
+    ) -> list[Record]:
+        """Returns rows with other values of a column. A null leaves a row as it is."""
+        at = self._names.index(name)
         return [
             record
-            if text is None
-            else record._replace(stored=[*record.stored[:at], text, *record.stored[at + 1 :]])
-            for record, text in zip(complete_rows, texts.to_pylist(), strict=True)
+            if value is None
+            else record._replace(stored=[*record.stored[:at], value, *record.stored[at + 1 :]])
+            for record, value in zip(complete_rows, load_objects(values), strict=True)
         ]
 
     def select(

@@ -64,7 +64,7 @@ class JsonArray(JsonLines):
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> LineWriter:
         """Returns a writer of an array."""
-        return ArrayWriter(open_compressed_sink(file, target), columns.source)
+        return ArrayWriter(open_compressed_sink(file, target))
 
 
 def split_elements(
@@ -163,8 +163,8 @@ class ArrayWriter(LineWriter):
         end: The bytes after the last element.
     """
 
-    def __init__(self, sink: Any, text_field: str, head: bytes = b"[", end: bytes = b"]\n") -> None:
-        super().__init__(sink, text_field)
+    def __init__(self, sink: Any, head: bytes = b"[", end: bytes = b"]\n") -> None:
+        super().__init__(sink)
         self._head = head
         self._end = end
         self._begun = False

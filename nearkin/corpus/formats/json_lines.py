@@ -21,6 +21,8 @@ from nearkin.corpus.formats.base import (
     Format,
     ItemsBeforeDamage,
     Reading,
+    ValueForm,
+    ValueReader,
     list_added_values,
     make_unused_name,
     open_compressed_sink,
@@ -29,6 +31,7 @@ from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSlice
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import ByteSpan, RowGroup
 from nearkin.corpus.validation import make_empty_documents
+from nearkin.runtime.arrow_types import TEXT
 from nearkin.runtime.joined_file import JoinedFile
 
 BLOCK = 1 << 19
@@ -153,6 +156,17 @@ class JsonLines(Format):
     """
 
     has_lines = True
+    value_form = ValueForm.JSON
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns the JSON texts of fields, null if a row lacks one."""
+
+        def read_values(lines: list[bytes]) -> pa.RecordBatch:
+            rows = [_read_fields(line, names) for line in lines]
+            columns = [pa.array([row[at] for row in rows], TEXT) for at in range(len(names))]
+            return pa.record_batch(columns, list(names))
+
+        return read_values
 
     def read_rows(
         self, stream: Any, limit: int, columns: Columns | None = None
@@ -180,7 +194,7 @@ class JsonLines(Format):
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "LineWriter":
         """Returns a writer of lines."""
-        return LineWriter(open_compressed_sink(file, target), columns.source)
+        return LineWriter(open_compressed_sink(file, target))
 
 
 def _read_block(
@@ -223,15 +237,16 @@ class LineWriter:
     Added fields are inserted before the closing brace, and the rest of a line is copied.
     """
 
-    def __init__(self, sink: Any, text_field: str) -> None:
+    def __init__(self, sink: Any) -> None:
         self._sink = sink
-        self._text_field = text_field
 
-    def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
-        """Returns lines with other texts. Every other field is copied byte for byte."""
+    def replace_values(
+        self, complete_rows: list[bytes], name: str, values: pa.Array
+    ) -> list[bytes]:
+        """Returns lines with other values of a field. Other fields are copied byte for byte."""
         return [
-            line if text is None else _replace_field(line, self._text_field, text)
-            for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
+            line if value is None else _replace_field(line, name, value)
+            for line, value in zip(complete_rows, values.to_pylist(), strict=True)
         ]
 
     def select(
@@ -277,25 +292,53 @@ class LineAppender:
             self._file.finish(b"")
 
 
-def _replace_field(line: bytes, name: str, text: str) -> bytes:
-    """Returns an object with another value of a field, wherever the field occurs in it."""
+def _replace_field(line: bytes, name: str, value: str) -> bytes:
+    """Returns an object with another JSON value of a field, wherever the field occurs in it.
+
+    An object without the field gets it.
+    """
     source = line.decode()
-    written = orjson.dumps(text).decode()
     parts = []
     copied = 0
-    at = source.index("{") + 1
-    while True:
-        at = _skip_spaces(source, at)
+    for start, end in _find_values(source, name):
+        parts += [source[copied:start], value]
+        copied = end
+    if not parts:
+        return _append_fields(line, f"{orjson.dumps(name).decode()}:{value}".encode())
+    return "".join([*parts, source[copied:]]).encode()
+
+
+def _read_fields(line: bytes, names: Sequence[str]) -> list[str | None]:
+    """Returns the JSON texts of some fields, each None if the object lacks it.
+
+    Of several fields of a name, the last one counts, as in every parser.
+    """
+    values = parse_json(line.removeprefix(BOM))
+    return [_write_exactly(values.get(name), name, line) for name in names]
+
+
+def _write_exactly(value: Any, name: str, line: bytes) -> str | None:
+    """Returns the JSON text of the value of a field, whose numbers keep all their digits."""
+    if value is None:
+        return None
+    if type(value) is str or (type(value) is list and set(map(type, value)) <= {str}):
+        return orjson.dumps(value).decode()
+    source = line.decode()
+    *_, (start, end) = _find_values(source, name)
+    return source[start:end]
+
+
+def _find_values(source: str, name: str) -> Iterator[tuple[int, int]]:
+    """Yields where the values of a field begin and end in an object."""
+    at = _skip_spaces(source, source.index("{") + 1)
+    while source[at] != "}":
         key, at = JSON_DECODER.raw_decode(source, at)
         start = _skip_spaces(source, source.index(":", at) + 1)
         at = _skip_value(source, start)
         if key == name:
-            parts += [source[copied:start], written]
-            copied = at
+            yield start, at
         at = _skip_spaces(source, at)
-        if source[at] != ",":
-            return "".join([*parts, source[copied:]]).encode()
-        at += 1
+        at = _skip_spaces(source, at + 1) if source[at] == "," else at
 
 
 def _skip_spaces(source: str, at: int) -> int:
@@ -319,8 +362,13 @@ def _skip_value(source: str, at: int) -> int:
 
 
 def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:
-    text = line.rstrip()
-    taken = set(parse_json(text.removeprefix(BOM)))
+    taken = set(parse_json(line.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})
-    separator = b"," if taken else b""
-    return text[:-1].rstrip() + separator + fields[1:] + b"\n"
+    return _append_fields(line, fields[1:-1])
+
+
+def _append_fields(line: bytes, fields: bytes) -> bytes:
+    """Returns a line with further fields before the closing brace."""
+    text = line.rstrip()[:-1].rstrip()
+    separator = b"" if text.endswith(b"{") else b","
+    return text + separator + fields + b"}\n"

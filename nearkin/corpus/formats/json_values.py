@@ -63,10 +63,10 @@ class JsonValues(JsonArray):
             beginning = read_up_to(stream, SAMPLE)
             rows = find_row_list(beginning, columns)
             if rows is None:
-                return ValueWriter(file, target, columns.source)
+                return ValueWriter(file, target)
             end = _read_end(stream, beginning, rows, LINE_SHARE * columns.document_limit)
         head = beginning[: rows.begin]
-        return ArrayWriter(open_compressed_sink(file, target), columns.source, head, b"]" + end)
+        return ArrayWriter(open_compressed_sink(file, target), head, b"]" + end)
 
 
 def _read_list(
@@ -193,8 +193,8 @@ def _require_whole_object(head: bytes, end: bytes, name: str) -> None:
 class ValueWriter(LineWriter):
     """A writer of objects one after another. A file of which no object is kept is not written."""
 
-    def __init__(self, file: InputFile, target: str, text_field: str) -> None:
-        super().__init__(None, text_field)
+    def __init__(self, file: InputFile, target: str) -> None:
+        super().__init__(None)
         self._file = file
         self._target = target
 

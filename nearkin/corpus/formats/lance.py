@@ -70,7 +70,6 @@ class Lance(ColumnarFormat):
         return TableWriter(
             _read_schema(dataset),
             lambda schema: _LanceWriter(target, storage, schema, _list_blob_fields(dataset)),
-            columns.source,
         )
 
 

@@ -43,9 +43,7 @@ class Orc(ColumnarFormat):
             stripes = _open_file(source)
             schema = stripes.schema
             codec = str(stripes.compression).lower()
-        return TableWriter(
-            schema, lambda rows_schema: _OrcWriter(target, codec, rows_schema), columns.source
-        )
+        return TableWriter(schema, lambda rows_schema: _OrcWriter(target, codec, rows_schema))
 
 
 def _open_file(source: Any) -> Any:

@@ -154,7 +154,7 @@ class Parquet(ColumnarFormat):
                 schema,
             )
 
-        return TableWriter(schema, open_writer, columns.source)
+        return TableWriter(schema, open_writer)
 
     @staticmethod
     def _long_columns(parquet: pq.ParquetFile) -> set[str]:

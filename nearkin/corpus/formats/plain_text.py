@@ -68,7 +68,7 @@ class PlainText(Format):
     ) -> "FileWriter | TextLineWriter":
         """Returns a writer of one text, or of lines."""
         if columns.lines:
-            return TextLineWriter(open_compressed_sink(file, target), columns.source)
+            return TextLineWriter(open_compressed_sink(file, target))
         return FileWriter(file, target)
 
 
@@ -78,9 +78,9 @@ class FileWriter:
     def __init__(self, file: InputFile, target: str) -> None:
         self._file, self._target = file, Path(target)
 
-    def replace_texts(self, complete_rows: bytes, texts: pa.Array) -> bytes:
+    def replace_values(self, complete_rows: bytes, name: str, values: pa.Array) -> bytes:
         """Returns the bytes of another text."""
-        text = texts[0].as_py()
+        text = values[0].as_py()
         return complete_rows if text is None else text.encode()
 
     def select(self, complete_rows: bytes, keep: np.ndarray, added: Any) -> bytes | None:

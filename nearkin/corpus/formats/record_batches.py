@@ -1,12 +1,11 @@
 """Record batches, which parquet and Arrow files consist of: checking, splitting and writing."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.corpus.batches import Rejection
@@ -14,21 +13,21 @@ from nearkin.corpus.checked_column import null_reason
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import (
     cast_to_stored_type,
-    encode_runs,
     measure_decoded_rows,
-    remove_encoding,
     without_dictionary,
 )
 from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
     Reading,
+    ValueReader,
     make_damaged_slice,
     make_rejected_slice,
     make_unused_name,
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_roots
+from nearkin.corpus.stored_values import replace_stored, to_plain
 from nearkin.corpus.untrusted_batches import examine_batch, find_invalid_text
 from nearkin.corpus.validation import NO_FAULTS, check_rows
 
@@ -48,6 +47,10 @@ class ColumnarFormat(Format):
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names of the columns."""
         return list(self.schema(file).names)
+
+    def value_reader(self, file: InputFile, columns: Columns, names: Sequence[str]) -> ValueReader:
+        """Returns a function that returns columns of rows in their types, without encodings."""
+        return lambda rows: pa.record_batch([to_plain(rows[name]) for name in names], list(names))
 
 
 def check_stored_batches(
@@ -221,36 +224,31 @@ class TableWriter:
         self,
         schema: pa.Schema,
         open_writer: Any,
-        text_column: str,
         *,
         has_one_dictionary: bool = False,
     ) -> None:
         self._schema = schema
         self._has_one_dictionary = has_one_dictionary
-        self._text_column = text_column
         self._open = open_writer
         self._writer: Any = None
 
-    def expect_new_texts(self) -> None:
-        """Prepares for texts that the input does not have, before the first rows are written.
+    def expect_new_values(self, names: Iterable[str]) -> None:
+        """Prepares for values that the input does not have, before the first rows are written.
 
-        They are written without a dictionary if it would have to hold the texts of all batches.
+        They are written without a dictionary if it would have to hold the values of all batches.
         """
-        if self._has_one_dictionary:
-            at = self._schema.get_field_index(self._text_column)
+        for name in names if self._has_one_dictionary else ():
+            at = self._schema.get_field_index(name)
             stored = self._schema.field(at)
             self._schema = self._schema.set(at, stored.with_type(without_dictionary(stored.type)))
 
-    def replace_texts(self, complete_rows: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
-        """Returns rows with other texts, in the type of the input. A null leaves a row as it is."""
-        at = complete_rows.schema.get_field_index(self._text_column)
+    def replace_values(
+        self, complete_rows: pa.RecordBatch, name: str, values: pa.Array
+    ) -> pa.RecordBatch:
+        """Returns rows with other values of a column, in the type of the input."""
+        at = complete_rows.schema.get_field_index(name)
         stored = complete_rows.schema.field(at)
-        before = remove_encoding(complete_rows[at]).cast(pa.large_string())
-        replaced = pc.coalesce(texts, before)
-        if pa.types.is_dictionary(stored.type):
-            replaced = replaced.dictionary_encode()
-        elif pa.types.is_run_end_encoded(stored.type):
-            replaced = encode_runs(replaced, stored.type)
+        replaced = replace_stored(complete_rows[at], values)
         return complete_rows.set_column(at, stored.with_type(replaced.type), replaced)
 
     def select(

@@ -256,7 +256,9 @@ def format_alone(value: Any) -> str | None:
 class RecordCopier(ABC):
     """A writer that copies records as they are stored, and cannot change or extend them."""
 
-    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
+    def replace_values(
+        self, complete_rows: list[Record], name: str, values: pa.Array
+    ) -> list[Record]:
         """Raises ValueError, because the text of a record cannot be replaced."""
         raise ValueError("records of this format cannot get other texts")
 

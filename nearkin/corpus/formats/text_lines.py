@@ -76,9 +76,11 @@ def _make_slice(
 class TextLineWriter(LineWriter):
     """A writer of lines."""
 
-    def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
+    def replace_values(
+        self, complete_rows: list[bytes], name: str, values: pa.Array
+    ) -> list[bytes]:
         """Returns lines with other texts, each with the end of its line."""
         return [
             line if text is None else text.encode() + line[len(line.rstrip(b"\r\n")) :]
-            for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
+            for line, text in zip(complete_rows, values.to_pylist(), strict=True)
         ]

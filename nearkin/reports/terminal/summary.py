@@ -8,7 +8,7 @@ from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.lost_share import LostShare
 from nearkin.quality.evaluate.template_families import TemplateFamilies
 from nearkin.reports.formatting import format_bytes
-from nearkin.reports.model import ReportData
+from nearkin.reports.model import MergeReport, ReportData
 from nearkin.reports.terminal.passages import describe_cuts, describe_lines_report
 from nearkin.reports.terminal.summary_lines import Results, SummaryLines
 from nearkin.reports.warning_choice import WITH_JSON
@@ -54,7 +54,7 @@ def print_summary(
     """
     results = None
     command: list[str] = []
-    facts = _describe_cuts(data)
+    facts = _describe_changes(data)
     if output is not None:
         rejected = ["rejected.jsonl"] if data.counts.rejected else []
         results = Results(output, [*OUTPUT_FILES, *rejected, "report.html"], kept_file)
@@ -78,15 +78,24 @@ def place_of_warnings(output: Path | None) -> str:
     return WITH_JSON if output is None else f"in {output / 'report.html'}"
 
 
-def _describe_cuts(data: ReportData) -> list[str]:
-    """Returns what was cut from the kept documents, if that was asked for."""
+def _describe_changes(data: ReportData) -> list[str]:
+    """Returns what was changed in the kept documents, if that was asked for."""
     facts: list[str] = []
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
         facts += describe_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit])
     if data.lines is not None:
         facts += describe_lines_report(data.lines, data.counts.kept)
+    if data.merged is not None:
+        facts.append(_describe_merged(data.merged))
     return facts
+
+
+def _describe_merged(merged: MergeReport) -> str:
+    """Returns how many values kept rows got from their clusters."""
+    columns = ", ".join(f"{column.column} {column.count:,}" for column in merged.columns)
+    rows = "row" if merged.rows == 1 else "rows"
+    return f"Values from clusters are in {merged.rows:,} kept {rows} ({columns})."
 
 
 def _list_details(data: ReportData) -> list[str]:

@@ -4,11 +4,14 @@ import sys
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.formats.base import ValueForm
+from nearkin.corpus.stored_values import store_texts
 from nearkin.errors import MissingExtraError, RunError, UsageError
 from tests.cli.conftest import run
 from tests.corpus.formats.excel_files import read_cells, write_workbook, write_xml
@@ -65,15 +68,14 @@ def test_texts_can_be_cut(tmp_path: Path) -> None:
         corpus.files[0], Columns(), str(tmp_path / "b.xlsx")
     )
     for part in corpus.read_slices(0, Columns(), whole=True):
-        changed = writer.replace_texts(part.complete_rows, _texts(["new", None, None]))
+        texts = store_texts(_texts(["new", None, None]), ValueForm.OBJECT)
+        changed = writer.replace_values(part.complete_rows, "text", texts)
         writer.write(writer.select(changed, part.rows >= 0, None))
     writer.close()
     assert read_cells(tmp_path / "b.xlsx") == [["text"], ["new"], *rows[2:]]
 
 
-def _texts(values: list[str | None]) -> object:
-    import pyarrow as pa
-
+def _texts(values: list[str | None]) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 

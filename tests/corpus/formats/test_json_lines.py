@@ -139,7 +139,7 @@ def test_documents_can_be_carried_columns(
 
 @pytest.mark.parametrize("line", [b"{}\n", b"\xef\xbb\xbf{ }\r\n"])
 def test_fields_are_added_to_an_object_without_fields(line: bytes) -> None:
-    writer = LineWriter(None, "text")
+    writer = LineWriter(None)
     added = pa.record_batch([pa.array(["c"])], ["cluster"])
     written = writer.select([line], np.ones(1, bool), added)
     assert orjson.loads(written.removeprefix(b"\xef\xbb\xbf")) == {"cluster": "c"}
