@@ -27,6 +27,7 @@ The functions, in the order of use:
     choose, fit: Choose settings from the texts, or from labelled pairs.
     passages: Finds passages and lines that documents repeat, and cuts them.
     decontaminate: Finds the items of benchmarks that documents hold.
+    extend: Extends a finished run over files by new, changed and withdrawn documents.
     diff: Compares two runs over a collection that grows or changes.
     report: Writes the report of a result as a page.
     tune, plan, observe: Calculate bands and rows, capacity, and similarities.
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     )
     from nearkin.runs.choose import choose
     from nearkin.runs.diff import diff
+    from nearkin.runs.extend import extend
     from nearkin.runs.fit import fit
     from nearkin.runs.profile import profile
     from nearkin.runtime.progress import Progress
@@ -133,6 +135,7 @@ __all__ = [
     "errors",
     "estimate",
     "explain",
+    "extend",
     "fit",
     "frequencies",
     "index_types",
@@ -187,6 +190,7 @@ _HOMES = {
     "profile": "nearkin.runs.profile",
     "choose": "nearkin.runs.choose",
     "diff": "nearkin.runs.diff",
+    "extend": "nearkin.runs.extend",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",

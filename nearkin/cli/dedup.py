@@ -27,8 +27,8 @@ from nearkin.cli.printing import (
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
-from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import OUTPUT, Need, setting
+from nearkin.runtime.setting_names import flag_of, name_setting
+from nearkin.settings.setting import CLUSTERING, INPUT, OUTPUT, Need, setting
 from nearkin.settings.table import (
     ClusterSettings,
     CutSettings,
@@ -93,6 +93,41 @@ class ResultOptions:
     )
 
 
+@dataclass(frozen=True)
+class GrowthOptions:
+    """The options of a run that extends a finished one."""
+
+    extend: Path | None = setting(
+        None,
+        "Finished run with --save-signatures and --save-hashes that the inputs extend, under its "
+        "settings. A document replaces the one with the same id.",
+        INPUT,
+        metavar="RUN",
+    )
+    removed: Path | None = setting(
+        None,
+        "File of the ids of withdrawn documents: CSV or Parquet with the column of ids, or one id "
+        "on each line.",
+        INPUT,
+        metavar="FILE",
+        need=Need("extend"),
+    )
+    stable: bool = setting(
+        False,
+        "Keep the documents that the extended run kept, until they are withdrawn or replaced.",
+        CLUSTERING,
+        need=Need("extend"),
+    )
+
+
+WITH_EXTEND = frozenset(
+    {
+        *("inputs", "extend", "removed", "stable", "out", "overwrite", "readable_by", "resume"),
+        *("json", "quiet", "memory", "workers", "key_file", "on_error", "hash_inputs"),
+        *("hidden", "follow_links", "include", "exclude"),
+    }
+)
+"""The options that have a meaning for a run that extends another one."""
 NEEDS = dict.fromkeys(
     ("annotate", "codec", "sizes", "document_weights", "merge_fields"), Need("output", ("kept",))
 )
@@ -109,6 +144,7 @@ def dedup(
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     reference: ReferenceSettings,
+    growth: GrowthOptions,
     decisions: Path | None = None,
     spec: SignatureSettings,
     match: o.MatchOptions,
@@ -142,6 +178,8 @@ def dedup(
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
 
+        nearkin dedup tuesday/ --extend monday-deduped/ --out tuesday-deduped/
+
         nearkin dedup /shared/crawl --executor spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
     with execution.imports():
@@ -156,6 +194,14 @@ def dedup(
         from nearkin.runs.resolved_run import resolve_inputs
         from nearkin.texts.passages.cutting.request import CUT_SPANS
 
+    if growth.extend is not None:
+        require_extending(given, growth.extend, standard)
+        with closing(o.open_progress(quiet=output.quiet)) as progress:
+            record = extend(
+                growth, inputs, reading, output, progress, spec.key_file, match, resume=resume
+            )
+        print_run(record, output.out, as_json=output.json, is_brief=output.quiet)
+        return
     weights = DocumentWeights.parse(result.document_weights)
     merge = MergeRequest.parse(merging.merge_fields, adds_sources=merging.merge_sources)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights, merge)
@@ -269,6 +315,65 @@ def dedup(
             "rejected.jsonl in the folder of another --out has all reasons"
         )
     require_documents(counts["read"] - rejected, rejected, advice)
+
+
+def require_extending(given: GivenOptions, folder: Path, standard: StandardFiles) -> None:
+    """Requires that no option contradicts the run that is extended, whose settings count."""
+    from nearkin.errors import UsageError
+
+    for name in sorted(given.names - WITH_EXTEND):
+        raise UsageError(
+            f"{flag_of(name)} cannot be given beside {name_setting('extend', str(folder))}: the "
+            "settings are those of the finished run; leave it out, or run on all documents"
+        )
+    if standard.used:
+        raise UsageError(
+            f"- cannot be given beside {name_setting('extend', str(folder))}: the files of a run "
+            "must stay, so that it can be extended again; name files"
+        )
+
+
+def extend(
+    growth: GrowthOptions,
+    inputs: list[str],
+    reading: o.RunReadOptions,
+    output: OutputSettings,
+    progress: "Progress",
+    key_file: str | None,
+    match: o.MatchOptions,
+    *,
+    resume: bool,
+) -> "RunRecord":
+    """Extends a finished run by the inputs."""
+    from nearkin.cli.command_line import ARGUMENTS, describe_command_line
+    from nearkin.runs.extend import extend_run
+    from nearkin.runtime.files import Readers
+    from nearkin.runtime.process_limits import workers_or_cores
+    from nearkin.runtime.sizes import parse_memory
+
+    assert growth.extend is not None
+    asks = not (output.quiet or output.json)
+    return extend_run(
+        growth.extend,
+        inputs,
+        output.out,
+        progress,
+        removed=growth.removed,
+        stable=growth.stable,
+        secret=o.read_key(key_file),
+        execution={
+            "memory": parse_memory(match.memory, "--memory"),
+            "workers": workers_or_cores(match.workers),
+        },
+        on_error=reading.on_error,
+        selection=reading.selection,
+        confirm=partial(confirm_removals, progress) if asks else None,
+        hash_inputs=reading.parse_hash_inputs(),
+        resume=resume,
+        overwrite=output.overwrite,
+        readers=Readers(output.readable_by),
+        command_line=describe_command_line(ARGUMENTS.get()),
+    )
 
 
 def confirm_removals(progress: "Progress", message: str) -> bool:

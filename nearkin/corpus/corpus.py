@@ -2,7 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -160,6 +168,7 @@ class FileCorpus:
         self._checked: set[Columns] = set()
         self._changes: dict[int, DamageError | None] = {}
         self._counted_lines: dict[int, list[RowGroup]] = {}
+        self._withdrawn: dict[int, np.ndarray] = {}
 
     @classmethod
     def open(
@@ -183,6 +192,29 @@ class FileCorpus:
     def tables(self) -> list[TableRecord]:
         """The versions of the tables among the inputs, for run.json."""
         return [table.record for table in self._tables]
+
+    def arrange(self, names: Mapping[str, str]) -> None:
+        """Gives the files, before they are read, the order and the names of their paths."""
+        own = {file.path: file for file in self.files}
+        self.files = tuple(replace(own[path], name=name) for path, name in names.items())
+
+    def append(self, other: "FileCorpus") -> None:
+        """Adds the files of another corpus after those of this one.
+
+        The folders above a file are added to its name as far as the name is taken.
+        """
+        taken = {file.name for file in self.files}
+        for file in other.files:
+            name = _free_name(file, taken)
+            taken.add(name)
+            self.files = (*self.files, replace(file, name=name))
+        self.skipped = (*self.skipped, *other.skipped)
+        self._searched |= other._searched
+        self._tables = (*self._tables, *other._tables)
+
+    def withdraw(self, places: np.ndarray) -> None:
+        """Leaves out rows from now on, given by their places, ascending, uint64 (n,)."""
+        self._withdrawn = dict(split_places(places))
 
     def set_codec(self, codec: str | None) -> None:
         """Sets the codec of copies of Parquet files. The default is that of each file."""
@@ -613,6 +645,8 @@ class FileCorpus:
             if file_slice.skipped and rows is None:
                 self._skipped_records[number] = file_slice.skipped
             row = file_slice.next_row
+            if number in self._withdrawn:
+                file_slice = file_slice.without(self._withdrawn[number])
             yield file_slice
         self.require_unchanged(number)
         if slices.damage is not None:
@@ -720,6 +754,17 @@ class FileCorpus:
         """Compares every file with its status at the first reading."""
         for number in range(len(self.files)):
             self.require_unchanged(number)
+
+
+def _free_name(file: InputFile, taken: Container[str]) -> str:
+    """Returns the name of a file, after as many of the folders above it as make it free."""
+    name = file.name
+    folders = file.path.removesuffix(f"/{name}").split("/")
+    while name in taken and folders:
+        name = f"{folders.pop()}/{name}"
+    if name in taken:
+        raise UsageError(f"{file.shown_path} is an input already; leave it out")
+    return name
 
 
 def advise_to_reject() -> str:

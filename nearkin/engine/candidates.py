@@ -47,11 +47,16 @@ from nearkin.stages.lsh.band_keys import (
     SourceBuckets,
     split_buckets,
 )
-from nearkin.stages.lsh.buckets import Buckets, find_buckets
+from nearkin.stages.lsh.buckets import Buckets, find_buckets, have_keys_of
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Measure
 from nearkin.stages.measures.base import band_layout_of
-from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, pack_pairs, sorted_unique
+from nearkin.stages.packed_pairs import (
+    PAIRS_PER_BATCH,
+    pack_pairs,
+    sorted_unique,
+    unpack_pairs,
+)
 from nearkin.stages.pair_scope import PairScope
 
 BYTES_PER_KEY = 52
@@ -302,6 +307,8 @@ class CandidateFinder(Task):
         active_name: Name of the array that says which documents are compared, bool (n,).
         partition_bits: Number of first bits of a key that are those of its partition.
         round_number: Round of the hot-bucket loop.
+        fresh_name: Name of the array that says which of these documents were not compared before,
+            bool (n,). Pairs without one of them are left out. None if all pairs are compared.
     """
 
     comparison: SignatureComparison
@@ -310,6 +317,7 @@ class CandidateFinder(Task):
     active_name: str
     partition_bits: int
     round_number: int = 0
+    fresh_name: str | None = None
 
     @classmethod
     def create(
@@ -319,6 +327,7 @@ class CandidateFinder(Task):
         options: RunOptions,
         active_name: str,
         executor: Executor,
+        fresh_name: str | None = None,
     ) -> "CandidateFinder":
         """Returns a search whose partitions fit into the memory of a run."""
         keys = len(comparison.documents) * comparison.keys_per_document
@@ -326,7 +335,7 @@ class CandidateFinder(Task):
         if not executor.shares_memory:
             keys_in_memory = max(1, keys_in_memory // executor.workers)
         bits = max(0, (keys - 1) // keys_in_memory).bit_length()
-        return cls(comparison, work, options, active_name, bits)
+        return cls(comparison, work, options, active_name, bits, fresh_name=fresh_name)
 
     def among(self, active: np.ndarray, round_number: int) -> "CandidateFinder":
         """Returns a new search among other documents, for a round of the hot-bucket loop.
@@ -344,6 +353,11 @@ class CandidateFinder(Task):
     def active(self) -> np.ndarray:
         """The documents that are compared, bool (n,)."""
         return self.work.load(self.active_name)
+
+    @cached_property
+    def fresh(self) -> np.ndarray | None:
+        """The documents that were not compared before, bool (n,), or None if none were."""
+        return None if self.fresh_name is None else self.work.load(self.fresh_name)
 
     @cached_property
     def scope(self) -> PairScope:
@@ -443,6 +457,9 @@ class CandidateFinder(Task):
 
     def select_allowed(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the packed pairs that may be compared, if the bands do not decide it."""
+        if self.fresh is not None:
+            first, second = unpack_pairs(pairs)
+            pairs = pairs[self.fresh[first] | self.fresh[second]]
         if self.options.bands_by_block:
             return pairs
         return pairs[self.scope.allows_packed(pairs)]
@@ -453,12 +470,16 @@ class CandidateFinder(Task):
         keys = map_file(folder / f"{partition.band:04d}", np.uint64)
         per_document = self.comparison.keys_per_document
         active = self.active
+        fresh = self.fresh
         if per_document > 1:
             active = np.repeat(active, per_document)
+            fresh = None if fresh is None else np.repeat(fresh, per_document)
+        if fresh is not None:
+            active = active & have_keys_of(fresh, keys)
         buckets = find_buckets(keys, active, partition.number, self.partition_bits)
         if per_document > 1:
             np.floor_divide(buckets.ordinals, np.uint64(per_document), out=buckets.ordinals)
-        return buckets
+        return buckets if self.fresh is None else buckets.select_with(self.fresh)
 
     def divide(self, buckets: Buckets) -> _OpenedPartition:
         """Returns ordinary buckets in portions, and hot ones apart."""

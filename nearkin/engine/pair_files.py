@@ -8,7 +8,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from nearkin.engine.work_folder import map_file
-from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, sorted_unique
+from nearkin.stages.packed_pairs import (
+    PAIRS_PER_BATCH,
+    ScoredPairs,
+    isin_sorted,
+    sorted_unique,
+    unpack_pairs,
+)
 
 SCORED_FILES = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
 """The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole
@@ -176,6 +182,19 @@ class ScoredWriter:
         self.pairs += len(scored.pairs)
         for (name, dtype), column in zip(SCORED_FILES.items(), scored, strict=True):
             self._files[name].write(np.ascontiguousarray(column, dtype).data)
+
+
+class KnownPairs(NamedTuple):
+    """The scored pairs of documents that another run has compared."""
+
+    compared: np.ndarray
+    """Which documents it compared with each other, bool (n,)."""
+    scored: ScoredPairs
+
+    def among(self, documents: np.ndarray) -> ScoredPairs:
+        """Returns the scored pairs of which both documents are among some, bool (n,)."""
+        first, second = unpack_pairs(self.scored.pairs)
+        return self.scored.select(documents[first] & documents[second])
 
 
 def merge_scored(folder: Path, new: ScoredPairs) -> int:

@@ -42,7 +42,9 @@ from nearkin.engine.options import DEFAULT_PAIR_BUDGET, SMALL_CORPUS, RunOptions
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.pair_files import (
     BucketWriter,
+    KnownPairs,
     PairSpool,
+    merge_scored,
     read_scored,
     write_pairs,
 )
@@ -150,6 +152,16 @@ class DocumentBlocker(Protocol):
         """Finds the documents that are like an entry."""
 
 
+class GrownRun(Protocol):
+    """A finished run that another one extends."""
+
+    def sketch(self, run: "Run") -> list[float] | None:
+        """Writes the sketches of both runs, as `sketching.sketch_corpus` does."""
+
+    def restore(self, run: "Run") -> None:
+        """Gives a run what it takes over besides, after the sketches are written."""
+
+
 @dataclass
 class Run:
     """A run over one corpus in one work folder.
@@ -178,6 +190,7 @@ class Run:
         given_executor: Does the tasks of the stages, as `Executor.at` returned it for the work
             folder or for one above it. By default, threads of this process do.
         chosen: The choice of the settings, if nobody gave any.
+        growth: The finished run that this one extends, whose sketches and pairs it takes over.
     """
 
     corpus: Corpus
@@ -199,6 +212,8 @@ class Run:
     keeps_hashes: bool = True
     given_executor: Executor | None = None
     chosen: ChosenSettings | None = None
+    growth: "GrownRun | None" = None
+    known: KnownPairs | None = field(init=False, default=None)
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -260,18 +275,21 @@ class Run:
 
     def sketch_documents(self) -> SketchStats:
         """Writes signatures, fingerprints, ids and carried columns to `sketch/`."""
-        latency = sketching.sketch_corpus(
-            self.corpus,
-            self.columns,
-            self.measure,
-            self.work,
-            self.executor,
-            self.progress,
-            self._key_builder(),
-            self.kept_hashes,
-            text_facts=text_facts_of(self.options.acceptance),
-            further=self.options.further_specs,
-        )
+        if self.growth is not None:
+            latency = self.growth.sketch(self)
+        else:
+            latency = sketching.sketch_corpus(
+                self.corpus,
+                self.columns,
+                self.measure,
+                self.work,
+                self.executor,
+                self.progress,
+                self._key_builder(),
+                self.kept_hashes,
+                text_facts=text_facts_of(self.options.acceptance),
+                further=self.options.further_specs,
+            )
         repeated_ids = 0
         if self.columns.id:
             repeated_ids = separate_repeated_ids(self.documents(), self.corpus.names)
@@ -482,24 +500,41 @@ class Run:
             number,
         )
 
-    def _candidate_finders(self) -> list[CandidateFinder]:
+    def _candidate_finders(self, known: KnownPairs | None = None) -> list[CandidateFinder]:
         """Returns the searches for candidate pairs: one, or one for each of several fields."""
         documents = self.documents()
         active = self.active()
         self.work.folder(SPOOL)
+        fresh_name = None
+        if known is not None:
+            fresh_name = f"{SPOOL}/fresh"
+            self.work.save(fresh_name, active & ~known.compared)
         finders = []
         for number, options in enumerate(self.options.candidate_options):
             comparison = self._comparison_of(number) if number else self.comparison
             name = f"{SPOOL}/active-{number}"
             self.work.save(name, active & documents.have_field(number))
             finders.append(
-                CandidateFinder.create(comparison, self.work, options, name, self.executor)
+                CandidateFinder.create(
+                    comparison, self.work, options, name, self.executor, fresh_name
+                )
             )
         return finders
 
     def find_candidates(self) -> CandidateStats:
-        """Writes the candidate pairs that pass the prefilter to the file `survivors`."""
-        finders = self._candidate_finders()
+        """Writes the candidate pairs that pass the prefilter to the file `survivors`.
+
+        Pairs that are known from a run that this one extends are left out. The pairs of a hot
+        bucket depend on all its documents, so that none are known if there is one.
+        """
+        if self.known is not None:
+            stats = self._find_candidates(self.known)
+            if not stats.hot_buckets:
+                return replace(stats, known=len(self.known.among(self.active()).pairs))
+        return self._find_candidates(None)
+
+    def _find_candidates(self, known: KnownPairs | None) -> CandidateStats:
+        finders = self._candidate_finders(known)
         documents = len(self.documents())
         spool = PairSpool(self.work.folder(SPOOL), documents, self.pairs_in_memory)
         is_salted = self.options.bands_by_block
@@ -574,8 +609,16 @@ class Run:
         """Stores what is compared of the documents in candidate pairs or in hot buckets."""
         in_pairs = documents_in_pairs(self.survivors(), self.sketch_stats.documents)
         in_hot_buckets = np.flatnonzero(np.asarray(self.work.load("hot")) & self.active())
-        self.build_payloads(sorted_unique(np.concatenate([in_pairs, in_hot_buckets])))
+        known = documents_in_pairs(self._taken_pairs().pairs, self.sketch_stats.documents)
+        self.build_payloads(sorted_unique(np.concatenate([in_pairs, in_hot_buckets, known])))
         self.release_hashes()
+
+    def _taken_pairs(self) -> ScoredPairs:
+        """Returns the scored pairs that were not compared again, of a run that this one extends."""
+        candidates = self.stats.candidates
+        if self.known is None or candidates is None or candidates.known is None:
+            return ScoredPairs.concatenate([])
+        return self.known.among(self.active())
 
     def scorer(self) -> PairScorer:
         """Returns what scores pairs of documents whose payloads the run stored."""
@@ -939,6 +982,8 @@ class Run:
         # Another limit in a later reading would reject other rows.
         self.columns = replace(self.columns, document_limit=self._document_limit())
         self._run_stage(Stage.SKETCH, self.sketch_documents)
+        if self.growth is not None:
+            self.growth.restore(self)
 
     def collapse(self) -> None:
         """Runs stage 2: finds exact duplicates."""
@@ -1026,6 +1071,9 @@ class Run:
                 self.progress.stage(str(Stage.VERIFY), len(self.survivors()))
             path = self.work.path / SURVIVORS
             compared = write_scored_pairs(path, self.scorer(), self.executor, writer, self.progress)
+        known = self._taken_pairs()
+        if len(known.pairs):
+            merge_scored(self.work.path / SCORED, known)
         loop = self.hot_bucket_loop()
         rounds = None if loop is None else loop.run()
         return VerifyStats(

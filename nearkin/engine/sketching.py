@@ -335,7 +335,8 @@ def read_checkpoint(folder: Path) -> Position:
     return Position(**json.loads(path.read_bytes()))
 
 
-def _write_checkpoint(folder: Path, position: Position) -> None:
+def write_checkpoint(folder: Path, position: Position) -> None:
+    """Writes a checkpoint of a folder."""
     write_durably(folder / CHECKPOINT, to_json(position._asdict()))
 
 
@@ -360,7 +361,7 @@ def _close_gaps(folder: Path, arrays: Arrays, position: Position, workers: int) 
             pass
         sync_folder(folder)
         position = position._replace(slots=position.documents, gaps=(), is_closing=True)
-        _write_checkpoint(folder, position)
+        write_checkpoint(folder, position)
         _replace_files_with_gaps(folder, arrays, position)
 
 
@@ -371,7 +372,7 @@ def _replace_files_with_gaps(folder: Path, arrays: Arrays, position: Position) -
             _closed_file(folder, name).replace(folder / name)
     sync_folder(folder)
     position = position._replace(is_closing=False)
-    _write_checkpoint(folder, position)
+    write_checkpoint(folder, position)
     return position
 
 
@@ -515,7 +516,7 @@ class SketchWriter:
             sync_file(self.folder / REJECTED)
             sync_folder(self.folder)
             self.position = self.position._replace(rejected_bytes=rejected_bytes)
-            _write_checkpoint(self.folder, self.position)
+            write_checkpoint(self.folder, self.position)
         self._last = time.monotonic()
 
     def _open(self, name: str, valid: int) -> BinaryIO:

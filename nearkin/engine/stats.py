@@ -166,6 +166,8 @@ class CandidateStats(StageStats):
         key_bytes: Size of the band keys, in bytes.
         hot_shingles: Number of shingle hashes that too many documents share to be looked up. Only
             recorded if pairs are found by containment.
+        known: Number of scored pairs that were taken from the run that this one extends, instead of
+            comparing all documents again.
     """
 
     candidates: int
@@ -177,6 +179,7 @@ class CandidateStats(StageStats):
     survivors: int = 0
     key_bytes: int = 0
     hot_shingles: int | None = _optional()
+    known: int | None = _optional()
 
     @classmethod
     def summarize(

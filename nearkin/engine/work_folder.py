@@ -46,7 +46,9 @@ UNFINISHED = (TASKS, RETURNED, SPOOL, KEPT_HASHES)
 """Folders of what a killed run left, which a resumed run does not read."""
 AGAINST = "against"
 """Folder of the work folders of references."""
-UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, *UNFINISHED, "then", AGAINST})
+GROWN = "grown"
+"""The work folder of the new files of a run that extends another one."""
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, *UNFINISHED, "then", AGAINST, GROWN})
 """Entries whose checksums the manifest does not record: no later stage of another process reads
 them, or they check themselves (`then` is the work folder of the second measure)."""
 

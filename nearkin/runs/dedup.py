@@ -14,6 +14,7 @@ from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.blocklist.given_documents import GivenDocuments
 from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.growth import save_comparison
 from nearkin.engine.merged_rows import MergedRows
 from nearkin.engine.removal_limit import QuotedPair, doubt_removals
 from nearkin.engine.removal_quotes import quote_removed, require_column_limit
@@ -51,14 +52,17 @@ from nearkin.runs.reference import (
 from nearkin.runs.run_record import (
     BlocklistRecord,
     DecisionsRecord,
+    ExtensionRecord,
     ReferenceRecord,
     RunRecord,
 )
 from nearkin.runs.saved import (
+    COMPARISON,
     delete_folder,
     open_job,
     save_signatures,
 )
+from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
@@ -104,9 +108,10 @@ def run_dedup(
             matcher=None if references is None else references.matcher,
             decisions=decisions,
             blocker=None if blocklist is None else BlocklistMatcher(blocklist),
-            saves_sets=job.save_hashes,
+            saves_sets=job.save_hashes and job.extension is None,
             given_executor=None if job.executor is None else job.executor.at(work.path),
             chosen=job.chosen,
+            growth=None if job.extension is None else job.extension.growth,
         )
         clustering = to_final_clusters(run)
         require_column_limit(run, clustering)
@@ -148,9 +153,13 @@ def run_dedup(
             against=record_references(job, references, manifest.get("against", [])),
             decisions=record_decisions(job, decisions),
             blocklist=record_blocklist(job, blocklist),
+            extension=record_extension(job, run),
         )
         if job.save_signatures:
             save_signatures(work, staging)
+        if job.save_hashes:
+            with disk_errors(staging):
+                save_comparison(run, staging / COMPARISON)
         if job.chosen is not None and not job.chosen.is_default:
             job.chosen.write(staging / CHOSEN)
         publish_output(
@@ -264,6 +273,15 @@ def record_blocklist(
         purged=None if job.purge is None else str(job.purge.run),
         like=None if job.purge is None else job.purge.like.shown_inputs,
     )
+
+
+def record_extension(job: Job, run: Run) -> ExtensionRecord | None:
+    """Returns the run that a job extends as run.json describes it, or None."""
+    if job.extension is None:
+        return None
+    growth = job.extension.growth
+    counts = growth.count(run)._asdict()
+    return ExtensionRecord(run=str(job.extension.run), **counts, stable=growth.kept is not None)
 
 
 def record_references(

@@ -3,12 +3,14 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.decisions import require_decidable
+from nearkin.engine.growth import Growth
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import can_save_sets
@@ -24,6 +26,20 @@ from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.texts.passages.cutting.request import CUT_SPANS
 from nearkin.texts.passages.lines.request import LinesRequest
+
+
+class Extension(NamedTuple):
+    """The finished run that a run extends.
+
+    Attributes:
+        run: Output folder of the finished run.
+        growth: What the run takes over, and what is new.
+        identity: Values that must be unchanged for the run to be resumed.
+    """
+
+    run: Path
+    growth: Growth
+    identity: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -90,6 +106,7 @@ class Job(FileJob):
         purge: The request to repeat a run without documents like given ones, or None.
         executor: Does the tasks of the run, or None for threads of this process.
         chosen: The choice of the settings, if nobody gave any.
+        extension: The finished run that the run extends, or None.
     """
 
     settings: RunOptions
@@ -112,6 +129,7 @@ class Job(FileJob):
     purge: PurgeRequest | None = field(default=None, kw_only=True)
     executor: Executor | None = field(default=None, kw_only=True)
     chosen: ChosenSettings | None = field(default=None, kw_only=True)
+    extension: Extension | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Returns the input files as a corpus, and finds them if they were not opened before."""
@@ -136,6 +154,7 @@ class Job(FileJob):
         """Returns the parameters that must be unchanged for a run to be resumed."""
         only = {"only_against": self.only_against} if self.against else {}
         hashes = {"save_hashes": True} if self.save_hashes else {}
+        extends = {} if self.extension is None else {"extend": self.extension.identity}
         cuts: dict[str, object] = {}
         if self.cuts is not None:
             name = "lines" if isinstance(self.cuts, LinesRequest) else "passages"
@@ -143,6 +162,7 @@ class Job(FileJob):
         return {
             **other,
             **only,
+            **extends,
             **cuts,
             **self.documents.to_record(),
             "command": command,

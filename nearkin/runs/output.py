@@ -42,6 +42,7 @@ from nearkin.runs.run_record import (
     RUN,
     BlocklistRecord,
     DecisionsRecord,
+    ExtensionRecord,
     FileRun,
     ReferenceRecord,
     RunRecord,
@@ -348,6 +349,7 @@ def build_run_record(
     against: ReferenceRecord | None = None,
     decisions: DecisionsRecord | None = None,
     blocklist: BlocklistRecord | None = None,
+    extension: ExtensionRecord | None = None,
 ) -> FileRun:
     """Returns the run record of a run over files."""
     return FileRun(
@@ -381,6 +383,7 @@ def build_run_record(
         against=against,
         decisions=decisions,
         blocklist=blocklist,
+        extension=extension,
         skipped={
             "count": len(corpus.skipped),
             "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],

@@ -65,6 +65,26 @@ class BlocklistRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     like: Sequence[str] | None = None
 
 
+class ExtensionRecord(Struct, frozen=True, kw_only=True):
+    """The finished run that a run extends, and the numbers of documents that changed since.
+
+    Attributes:
+        run: Path of its output folder.
+        new: Number of documents of the new files.
+        replaced: Number of documents of the finished run whose id a new document has.
+        withdrawn: Number of its documents that were withdrawn.
+        unknown: Number of ids of withdrawn documents that it does not have.
+        stable: Whether documents that it kept stay kept.
+    """
+
+    run: str
+    new: int
+    replaced: int
+    withdrawn: int
+    unknown: int
+    stable: bool
+
+
 class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of a run of the library, whose fields are the entries of run.json.
 
@@ -200,6 +220,7 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
         against: The reference, or None if the run has none.
         decisions: The decisions, or None if the run has none.
         blocklist: The blocklist, or None if the run has none.
+        extension: The finished run that the run extends, or None.
         skipped: Number of skipped files and folders, and the first ones.
         seconds: Duration of all stages, in seconds.
         warnings: Warnings of the report.
@@ -228,6 +249,7 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
     against: ReferenceRecord | None = None
     decisions: DecisionsRecord | None = None
     blocklist: BlocklistRecord | None = None
+    extension: ExtensionRecord | None = None
     skipped: Mapping[str, Any]
     seconds: float
     warnings: Sequence[str]

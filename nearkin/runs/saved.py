@@ -17,6 +17,7 @@ from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.changed_settings import describe_change
 from nearkin.engine.documents import arrays_of
+from nearkin.engine.growth import WITHDRAWN
 from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.work_folder import WorkFolder
@@ -30,6 +31,8 @@ from nearkin.settings.spec import Spec
 
 SIGNATURES = "signatures"
 """The folder of an output that holds signatures and band keys."""
+COMPARISON = "comparison"
+"""The folder of an output with sets that holds what runs that extend it need not compare again."""
 CLUSTERS = "clusters.parquet"
 """The table of an output with a row for each document."""
 RUN_AGAIN = "run nearkin dedup on the inputs themselves"
@@ -111,7 +114,12 @@ class SavedRun:
                 "password, which is not recorded; copy the inputs, or configure the credentials "
                 "of the storage, and run nearkin dedup again"
             )
-        return FileCorpus.open(paths, on_error=on_error)
+        corpus = FileCorpus.open(paths, on_error=on_error)
+        withdrawn = self.folder / SIGNATURES / WITHDRAWN
+        if withdrawn.exists():
+            corpus.arrange({entry["path"]: entry["name"] for entry in files})
+            corpus.withdraw(np.fromfile(withdrawn, np.uint64))
+        return corpus
 
     def read_clusters(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns the table of clusters, with a row for each document."""

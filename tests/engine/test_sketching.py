@@ -104,7 +104,7 @@ def compressed_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 @pytest.mark.parametrize(
     "place",
-    ["_write_checkpoint", "sync_file", "SketchWriter._place", "SketchWriter._write_segment"],
+    ["write_checkpoint", "sync_file", "SketchWriter._place", "SketchWriter._write_segment"],
 )
 @pytest.mark.parametrize("calls", [1, 3, 5])
 def test_parts_of_compressed_files_are_resumed_after_a_kill(
@@ -169,7 +169,7 @@ def parted_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 @pytest.mark.parametrize(
-    "place", ["copy_bytes", "_replace_files_with_gaps", "sync_folder", "_write_checkpoint"]
+    "place", ["copy_bytes", "_replace_files_with_gaps", "sync_folder", "write_checkpoint"]
 )
 @pytest.mark.parametrize("calls", [1, 2, 5])
 def test_places_of_rejected_rows_are_closed_after_a_kill(

@@ -90,6 +90,7 @@ CASES: dict[str, list[str]] = {
         "source",
         *BANDED,
     ],
+    "extend": ["dedup", "NEW", "--extend", "GROWING", "--removed", "WITHDRAWN", "--out", "OUT"],
     "purge": ["purge", "SAVED", "--like", "OLD", "--id", "id", "--out", "OUT"],
     "overwrite": ["dedup", "DOCS", "--out", "OUT", "--overwrite"],
     "pairs": ["pairs", "DOCS", "--out", "OUT", *BANDED],
@@ -208,6 +209,9 @@ def make_corpus(folder: Path) -> dict[str, str]:
         "SKETCH": str(folder / "sketch.arrow"),
         "SUITE": str(folder / "suite.parquet"),
         "DECISIONS": str(folder / "decisions.jsonl"),
+        "GROWING": str(folder / "growing"),
+        "NEW": str(folder / "new.parquet"),
+        "WITHDRAWN": str(folder / "withdrawn.txt"),
     }
     pq.write_table(pa.table({"question": texts[100:140]}), names["SUITE"])
     old = {
@@ -216,6 +220,13 @@ def make_corpus(folder: Path) -> dict[str, str]:
         "source": [f"s{i}" for i in range(0, 600, 2)],
     }
     pq.write_table(pa.table(old), names["OLD"])
+    new = {
+        "id": [f"d{i}" for i in range(880, 940)],
+        "text": [f"{text} again" for text in texts[400:460]],
+        "source": ["new"] * 60,
+    }
+    pq.write_table(pa.table(new), names["NEW"])
+    Path(names["WITHDRAWN"]).write_text("".join(f"d{i}\n" for i in range(0, 600, 40)))
     decisions = [
         {"id_a": f"d{i}", "id_b": f"d{i + other}", "decision": decision}
         for i in range(0, 100, 10)
@@ -225,5 +236,7 @@ def make_corpus(folder: Path) -> dict[str, str]:
     Path(names["DECISIONS"]).write_text(lines)
     saved = ["dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED]
     assert run([*saved, "--quiet"]) == 0
+    growing = [names["GROWING"] if word == names["SAVED"] else word for word in saved]
+    assert run([*growing, "--id", "id", "--save-hashes", "--quiet"]) == 0
     assert run(["lab", "sketch", names["DOCS"], "--out", names["SKETCH"], "--quiet"]) == 0
     return names

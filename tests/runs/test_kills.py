@@ -19,6 +19,7 @@ from tests.runs.commands import CASES, MADE, RESTARTED, make_corpus
 
 QUICK = (
     "save-signatures",
+    "extend",
     "annotate-components",
     "merge-fields",
     "then",

@@ -198,6 +198,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"scope": "a", "ids": ["none"]},
     ),
     "diff": lambda parts: (nk.diff, {"first": "one", "second": "two"}),
+    "extend": lambda parts: (nk.extend, {"run": "one", "data": "new.csv", "out": "two"}),
     "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),
     "ChosenSettings.write": lambda parts: (
         parts.chosen.write,

@@ -65,6 +65,23 @@ class FileSlice(NamedTuple):
             self.next_row,
         )
 
+    def without(self, rows: np.ndarray) -> "FileSlice":
+        """Returns the slice without some documents, given by their rows, ascending, int64 (n,)."""
+        is_left = ~isin_sorted(self.rows, rows)
+        if is_left.all():
+            return self
+        mask = pa.array(is_left)
+        complete_rows = self.complete_rows
+        if isinstance(complete_rows, pa.RecordBatch):
+            complete_rows = complete_rows.filter(mask)
+        elif complete_rows is not None:
+            complete_rows = list(compress(complete_rows, is_left.tolist()))
+        return self._replace(
+            rows=self.rows[is_left],
+            documents=self.documents.filter(mask),
+            complete_rows=complete_rows,
+        )
+
 
 class ItemsBeforeDamage(Generic[Item]):
     """The items of a file up to the place where it is damaged.

@@ -24,6 +24,31 @@ class Buckets(NamedTuple):
     keys: int
     """The number of keys of active documents, those that occur once included."""
 
+    def select_with(self, documents: np.ndarray) -> "Buckets":
+        """Returns the buckets with at least one of some documents, bool (n,)."""
+        counted = np.zeros(len(self.ordinals) + 1, np.int64)
+        np.cumsum(documents[self.ordinals], out=counted[1:])
+        has_some = counted[self.ends] > counted[self.starts]
+        return self._replace(starts=self.starts[has_some], ends=self.ends[has_some])
+
+
+def have_keys_of(documents: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Returns which keys some documents, bool (n,), have, and hardly any others, bool (n,).
+
+    Keys are compared by marks, which different keys can share.
+
+    Examples:
+        >>> keys = np.array([7, 9, 7, 5], np.uint64) << np.uint64(60)
+        >>> have_keys_of(np.array([True, False, False, False]), keys).tolist()
+        [True, False, True, False]
+    """
+    wanted = keys[documents]
+    bits = max(LEAST_BITS, (len(wanted) * MARKS_PER_KEY).bit_length())
+    shift = np.uint64(64 - bits)
+    marks = np.zeros(1 << bits, bool)
+    marks[wanted >> shift] = True
+    return marks[keys >> shift]
+
 
 def find_buckets(
     keys: np.ndarray, active: np.ndarray, part: int = 0, part_bits: int = 0

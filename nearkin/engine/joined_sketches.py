@@ -1,0 +1,119 @@
+"""The sketches of two runs as those of one: what is left of the first, then all of the second."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.engine.documents import COLUMNS
+from nearkin.engine.saved_sets import CHECKSUMS, ENDS, TYPES
+from nearkin.engine.sketching import REJECTED, Arrays, Position, read_checkpoint, write_checkpoint
+from nearkin.engine.work_folder import map_file
+from nearkin.runtime.files import copy_bytes
+
+FILES = "files"
+"""The file of the number of each document's file."""
+
+
+def join_sketches(
+    first: Path,
+    left: np.ndarray,
+    second: Path | None,
+    target: Path,
+    arrays: Arrays,
+    files: int,
+) -> None:
+    """Writes the sketches of two runs into one folder.
+
+    Args:
+        first: Folder of the sketches of the first run, with its sets.
+        left: Which of its documents are left, bool (n,).
+        second: Folder of the sketches of the second run, with its sets, or None.
+        arrays: The facts of fixed size.
+        files: Number of files of the first run, which those of the second one follow.
+    """
+    folders = [first] if second is None else [first, second]
+    runs = list(_runs_of(left))
+    widths = {
+        name: np.dtype(kind).itemsize * (width or 1) for name, (kind, width) in arrays.items()
+    }
+    for name, width in {**widths, CHECKSUMS: 8}.items():
+        if name != FILES:
+            _join_bytes(folders, name, [(low * width, high * width) for low, high in runs], target)
+    numbers = [map_file(first / FILES, np.int32)[left]]
+    sizes = [np.diff(map_file(first / ENDS, np.int64), prepend=0)]
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[0])])
+    sizes[0] = sizes[0][left]
+    if second is not None:
+        numbers.append(map_file(second / FILES, np.int32) + np.int32(files))
+        sizes.append(np.diff(map_file(second / ENDS, np.int64), prepend=0))
+    np.concatenate(numbers).tofile(target / FILES)
+    np.cumsum(np.concatenate(sizes)).tofile(target / ENDS)
+    for name, kind in TYPES.items():
+        width = np.dtype(kind).itemsize
+        if (first / name).exists():
+            spans = [(int(ends[low]) * width, int(ends[high]) * width) for low, high in runs]
+            _join_bytes(folders, name, spans, target)
+    segments = _join_columns(folders, left, target)
+    _join_bytes(folders, REJECTED, [(0, (first / REJECTED).stat().st_size)], target)
+    documents = sum(map(len, sizes))
+    write_checkpoint(
+        target,
+        Position(
+            documents=documents,
+            slots=documents,
+            segments=segments,
+            rejected_bytes=(target / REJECTED).stat().st_size,
+            rejected=sum(read_checkpoint(folder).rejected for folder in folders),
+        ),
+    )
+
+
+def _runs_of(mask: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields the bounds of the consecutive true values of a mask.
+
+    Examples:
+        >>> list(_runs_of(np.array([True, True, False, True])))
+        [(0, 2), (3, 4)]
+    """
+    padded = np.concatenate([[False], mask, [False]])
+    bounds = np.flatnonzero(padded[1:] != padded[:-1])
+    yield from zip(bounds[::2].tolist(), bounds[1::2].tolist(), strict=True)
+
+
+def _join_bytes(folders: list[Path], name: str, spans: list[tuple[int, int]], target: Path) -> None:
+    """Writes spans of a file of the first folder, and the whole file of the second one."""
+    with (target / name).open("wb") as joined:
+        with (folders[0] / name).open("rb", buffering=0) as file:
+            for start, end in spans:
+                file.seek(start)
+                copy_bytes(file, joined, end - start)
+        for folder in folders[1:]:
+            with (folder / name).open("rb", buffering=0) as file:
+                copy_bytes(file, joined, os.fstat(file.fileno()).st_size)
+
+
+def _join_columns(folders: list[Path], left: np.ndarray, target: Path) -> int:
+    """Writes the segments of ids and carried columns, and returns their number."""
+    (target / COLUMNS).mkdir(exist_ok=True)
+    segments = 0
+    seen = 0
+    for number, folder in enumerate(folders):
+        for path in sorted((folder / COLUMNS).glob("*.arrow")):
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all()
+                if number == 0:
+                    mask = left[seen : seen + len(table)]
+                    seen += len(table)
+                    table = table if mask.all() else table.filter(pa.array(mask))
+                joined = target / COLUMNS / f"{segments:06d}.arrow"
+                with (
+                    pa.OSFile(str(joined), "wb") as sink,
+                    pa.ipc.new_file(sink, table.schema) as writer,
+                ):
+                    writer.write_table(table)
+            segments += 1
+    return segments

@@ -1,0 +1,378 @@
+"""Tests of runs that extend a finished one: they equal a run over the final documents."""
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+
+BANDS = ["--bands", "20", "--rows", "2"]
+BASE = ["--id", "id", "--threshold", "0.6", "--max-removed", "1"]
+SAVED = ["--save-signatures", "--save-hashes"]
+SETTINGS: list[list[str]] = [
+    [*BANDS],
+    [],
+    [*BANDS, "--keep", "newest:date, length desc"],
+    [*BANDS, "--cluster", "components"],
+    [*BANDS, "--keep", "central"],
+    [*BANDS, "--keep", "most-complete"],
+    [*BANDS, "--same", "source"],
+    [*BANDS, "--block-by", "source"],
+    [*BANDS, "--across", "source"],
+    [*BANDS, "--keep-up-to", "2"],
+    [*BANDS, "--hot-bucket-size", "3"],
+    [*BANDS, "--annotate"],
+    [*BANDS, "--sizes", "--source", "source"],
+    [*BANDS, "--verify", "estimate"],
+    [*BANDS, "--scheme", "classic"],
+    [*BANDS, "--empty", "drop"],
+    ["--shingle", "chars:5"],
+]
+Row = dict[str, Any]
+
+
+def make_text(rng: random.Random, known: list[str]) -> str:
+    """A text of its own, an edited one, a copy, or one without words."""
+    kind = rng.random()
+    if known and kind < 0.15:
+        return rng.choice(known)
+    if known and kind < 0.7:
+        words = rng.choice(known).split()
+        for _ in range(rng.randrange(1, 6)):
+            if words:
+                words[rng.randrange(len(words))] = f"edit{rng.randrange(50)}"
+        return " ".join(words)
+    if kind < 0.73:
+        return ""
+    return " ".join(f"w{rng.randrange(4000)}" for _ in range(rng.randrange(8, 40)))
+
+
+def make_rows(rng: random.Random, ids: Iterable[str], texts: list[str]) -> list[Row]:
+    rows = []
+    for id in ids:
+        texts.append(make_text(rng, texts))
+        rows.append(
+            {
+                "id": id,
+                "text": texts[-1],
+                "source": f"s{rng.randrange(12)}",
+                "date": f"2026-0{rng.randrange(1, 9)}-11",
+            }
+        )
+    return rows
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    names = ("id", "text", "source", "date")
+    if path.suffix == ".parquet":
+        columns = {name: pa.array([row[name] for row in rows], pa.string()) for name in names}
+        pq.write_table(pa.table(columns), path, row_group_size=7)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read_clusters(out: Path) -> list[Row]:
+    rows = pq.read_table(out / "clusters.parquet").to_pylist()
+    return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def read_pairs(out: Path) -> list[tuple[Any, ...]]:
+    rows = pq.read_table(out / "pairs.parquet").to_pylist()
+    pairs = [
+        (*sorted((row["id_a"], row["id_b"])), row["similarity"], row["estimate"]) for row in rows
+    ]
+    return sorted(pairs)
+
+
+def read_kept(out: Path) -> list[Row]:
+    rows: list[Row] = []
+    for path in sorted((out / "kept").rglob("*.*")):
+        if path.suffix == ".parquet":
+            rows += pq.read_table(path).to_pylist()
+        elif path.suffix == ".csv":
+            with path.open(newline="") as file:
+                rows += csv.DictReader(file)
+        else:
+            rows += map(json.loads, path.read_text().splitlines())
+    # numbers and nulls of added columns are texts in CSV
+    texts = [{name: "" if v is None else str(v) for name, v in row.items()} for row in rows]
+    return sorted(texts, key=lambda row: row["id"])
+
+
+def require_equal(got: Path, want: Path) -> None:
+    assert read_clusters(got) == read_clusters(want)
+    assert read_pairs(got) == read_pairs(want)
+    assert [row["id"] for row in read_kept(got)] == [row["id"] for row in read_kept(want)]
+
+
+def read_json(out: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((out / "run.json").read_text())
+    return record
+
+
+class History:
+    """A collection that changes, and the runs over its states."""
+
+    def __init__(self, folder: Path, seed: int, settings: list[str]) -> None:
+        self.rng = random.Random(seed)
+        self.folder = folder
+        self.settings = settings
+        self.texts: list[str] = []
+        self.rows: dict[str, Row] = {}
+        self.steps = 0
+        self.workers = ["--workers", str(self.rng.choice([1, 2, 3]))]
+
+    def new_rows(self, count: int) -> list[Row]:
+        fresh = [f"d{len(self.texts) + number}" for number in range(count)]
+        again = self.rng.sample(sorted(self.rows), min(len(self.rows) // 8, count // 3))
+        return make_rows(self.rng, [*fresh, *again], self.texts)
+
+    def write(self, count: int) -> Path:
+        """Writes new and changed rows into one to three files of some format."""
+        folder = self.folder / f"day{self.steps}"
+        rows = self.new_rows(count)
+        self.rng.shuffle(rows)
+        suffix = self.rng.choice([".jsonl", ".parquet", ".csv"])
+        parts = self.rng.randrange(1, 4)
+        for part in range(parts):
+            write_rows(folder / f"part{part}{suffix}", rows[part::parts])
+        self.rows.update({row["id"]: row for row in rows})
+        return folder
+
+    def begin(self) -> Path:
+        docs = self.write(self.rng.randrange(20, 60))
+        out = self.folder / "run0"
+        line = ["dedup", docs, *BASE, *self.settings, *SAVED, *self.workers, "--out", out, "-qq"]
+        assert command(list(map(str, line))) == 0
+        return out
+
+    def extend(self, before: Path, *options: str) -> Path:
+        """Extends a run by a step of the history."""
+        self.steps += 1
+        withdrawn = self.rng.sample(sorted(self.rows), self.rng.randrange(0, len(self.rows) // 5))
+        removed = self.folder / f"removed{self.steps}.csv"
+        rows = [{"id": id} for id in [*withdrawn, "unknown"]]
+        with removed.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["id"])
+            writer.writeheader()
+            writer.writerows(rows)
+        for id in withdrawn:
+            del self.rows[id]
+        docs = self.write(self.rng.randrange(1, 20))
+        out = self.folder / f"run{self.steps}"
+        line = ["dedup", docs, "--extend", before, "--removed", removed, *options, *self.workers]
+        assert command([*map(str, line), "--out", str(out), "-qq"]) == 0
+        return out
+
+    def run_over_all(self, *options: str, rows: list[Row] | None = None) -> Path:
+        """Runs over the final state."""
+        path = self.folder / "final" / "docs.parquet"
+        shutil.rmtree(path.parent, ignore_errors=True)
+        path.parent.mkdir()
+        pq.write_table(pa.Table.from_pylist(rows or list(self.rows.values())), path)
+        out = self.folder / "want"
+        line = ["dedup", path, *BASE, *self.settings, *options, *SAVED, "--out", out, "-qq"]
+        assert command([*map(str, line), "--overwrite"]) == 0
+        return out
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_histories_equal_runs_over_the_final_state(
+    part: int, tmp_path: Path, *, full: bool
+) -> None:
+    histories = 75 if full else 10
+    reused = 0
+    for seed in range(part, 4 * histories, 4):
+        folder = tmp_path / str(seed)
+        history = History(folder, seed, SETTINGS[seed % len(SETTINGS)])
+        out = history.begin()
+        for _ in range(history.rng.randrange(1, 4)):
+            out = history.extend(out)
+            reused += read_json(out)["stages"].get("candidates", {}).get("known", 0)
+        require_equal(out, history.run_over_all())
+        shutil.rmtree(folder)
+    assert reused
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stable_extension_keeps_what_was_kept(seed: int, tmp_path: Path, *, full: bool) -> None:
+    policy = ["length desc", "newest:date, length desc"][seed % 2]
+    history = History(tmp_path, seed, [*BANDS, "--keep", policy])
+    out = history.begin()
+    history.settings = BANDS
+    for _ in range(6 if full else 2):
+        kept = {row["id"] for row in read_clusters(out) if row["kept"]}
+        before = dict(history.rows)
+        out = history.extend(out, "--stable")
+        # a document stays the same if its row does
+        kept = {id for id in kept if history.rows.get(id) is before[id]}
+        after = {row["id"] for row in read_clusters(out) if row["kept"]}
+        assert kept <= after
+        rows = [{**row, "old": str(int(row["id"] in kept))} for row in history.rows.values()]
+        require_equal(out, history.run_over_all("--keep", f"old:1>0, {policy}", rows=rows))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the file old.jsonl, and the runs `run`, `unsaved` and `without-ids` over it."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_rows(folder / "old.jsonl", make_rows(random.Random(1), [f"d{i}" for i in range(60)], []))
+    line = ["dedup", str(folder / "old.jsonl"), "--threshold", "0.6", "--max-removed", "1", "-qq"]
+    ids = ["--id", "id"]
+    assert command([*line, *ids, *BANDS, *SAVED, "--out", str(folder / "run")]) == 0
+    assert command([*line, *ids, "--save-signatures", "--out", str(folder / "unsaved")]) == 0
+    assert command([*line, *SAVED, "--out", str(folder / "without-ids")]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the finished runs beside new files, which is the current folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    # the runs name their inputs by absolute paths
+    for record in tmp_path.glob("*/run.json"):
+        record.write_text(record.read_text().replace(str(finished), str(tmp_path)))
+    shutil.copystat(finished / "old.jsonl", "old.jsonl")
+    rows = make_rows(random.Random(2), ["n0", "n1", "d3"], [])
+    write_rows(tmp_path / "new.jsonl", rows)
+    write_rows(tmp_path / "twice.jsonl", [*rows, rows[0]])
+    (tmp_path / "removed.csv").write_text("name\nd1\n")
+    return tmp_path
+
+
+def edit_record(name: str, value: object) -> None:
+    record = json.loads(Path("run/run.json").read_text())
+    Path("run/run.json").write_text(json.dumps({**record, name: value}))
+
+
+EXTEND = ["dedup", "new.jsonl", "--extend", "run", "--out", "out", "-qq"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (["--threshold", "0.7"], "--threshold cannot be given beside --extend run"),
+        (["--executor", "processes"], "--executor cannot be given beside --extend run"),
+        (["--extend", "unsaved"], "with --save-signatures --save-hashes, whose output can be"),
+        (["--extend", "without-ids"], "its documents have no column of ids"),
+        (["--extend", "missing"], "no such folder: missing"),
+        (["--removed", "removed.csv"], "removed.csv has no column 'id', the column of ids"),
+        (["--removed", "gone.csv"], "cannot read the ids in gone.csv"),
+        (["--out", "kept.jsonl"], "kept.jsonl is a file, and the result of a run that extends"),
+        (["old.jsonl"], "old.jsonl is an input of run already"),
+        (["twice.jsonl"], "the new documents have the id 'n0' more than once"),
+    ],
+)
+def test_what_cannot_extend_a_run_is_refused(
+    other: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = EXTEND
+    if other[0].endswith(".jsonl"):
+        line = ["dedup", *other, *EXTEND[2:]]
+        other = []
+    assert command([*line, *other]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()
+    assert not Path("kept.jsonl").exists()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda: Path("run/.nearkin-output.json").unlink(), "the list of its files is lost"),
+        (lambda: Path("run/run.json").write_text('{"nearkin"'), "run is not the output of a run"),
+        (lambda: edit_record("nearkin", "0.0.1"), "it was made by nearkin 0.0.1, and this is"),
+        (lambda: Path("run/comparison/pairs").write_bytes(b"x" * 8), "or they are damaged"),
+        (lambda: Path("run/comparison/compared").unlink(), "or they are damaged"),
+        (lambda: Path("run/signatures/set-upper").write_bytes(b"x"), "or they are damaged"),
+        (lambda: Path("run/signatures/signatures").write_bytes(b"x"), "bytes instead of"),
+        (lambda: Path("old.jsonl").write_text("{}\n"), "old.jsonl has changed: size was"),
+        (lambda: Path("old.jsonl").unlink(), "no such file or folder"),
+    ],
+)
+def test_a_damaged_run_is_not_extended(
+    damage: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage()
+    assert command(EXTEND) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_stable_extension_needs_one_kept_document(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["dedup", "old.jsonl", "--id", "id", *SAVED, "--keep-up-to", "2", "--out", "two", "-qq"]
+    assert command([*line, "--max-removed", "1"]) == 0
+    assert command([*EXTEND, "--extend", "two", "--stable"]) == 2
+    assert "--stable needs clusters around one kept document" in capsys.readouterr().err
+    assert command([*EXTEND[:2], "--stable", "--out", "out"]) == 2
+    assert "--stable has no effect without --extend" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_library_extends_a_run_and_says_what_changed() -> None:
+    changes = nk.extend("run", "new.jsonl", out="out", removed=["d1", "d2", "unknown"])
+    assert changes.counts["new"] == 2
+    assert changes.counts["withdrawn"] == 2
+    extension = read_json(Path("out"))["extension"]
+    numbers = {"new": 3, "replaced": 1, "withdrawn": 2, "unknown": 1, "stable": False}
+    assert extension == {"run": "run", **numbers}
+    Path("ids.txt").write_text("d1\nd2\n\n")
+    pq.write_table(pa.table({"id": ["d1", "d2"]}), "ids.parquet")
+    for number, ids in enumerate(("ids.txt", "ids.parquet")):
+        nk.extend("run", removed=ids, out=f"withdrawn{number}")
+    assert read_clusters(Path("withdrawn0")) == read_clusters(Path("withdrawn1"))
+    assert {row["id"] for row in read_clusters(Path("withdrawn0"))} == {
+        f"d{number}" for number in range(60) if number not in (1, 2)
+    }
+    with pytest.raises(nk.UsageError, match="nothing changes run: give new files"):
+        nk.extend("run", out="other")
+    with pytest.raises(nk.UsageError, match="is the run itself"):
+        nk.extend("run", "new.jsonl", out="run/", overwrite=True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_is_extended_in_place() -> None:
+    assert command(EXTEND) == 0
+    assert command([*EXTEND, "--out", "run", "--overwrite"]) == 0
+    require_equal(Path("run"), Path("out"))
+    Path("more.jsonl").write_text('{"id": "m", "text": "one two three four five"}\n')
+    assert command(["dedup", "more.jsonl", *EXTEND[2:4], "--out", "run", "--overwrite", "-qq"]) == 0
+    assert len(read_clusters(Path("run"))) == len(read_clusters(Path("out"))) + 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_commands_read_an_extended_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ids.txt").write_text("d1\nd2\n")
+    assert command([*EXTEND, "--removed", "ids.txt"]) == 0
+    assert command(["dedup", "out", "--threshold", "0.9", "--out", "stricter", "-qq"]) == 0
+    rows = [json.loads(line) for line in Path("old.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["id"] not in ("d1", "d2", "d3")]
+    rows += [json.loads(line) for line in Path("new.jsonl").read_text().splitlines()]
+    write_rows(Path("all.jsonl"), rows)
+    line = ["dedup", "all.jsonl", "--id", "id", "--threshold", "0.9", *BANDS, "--out", "want"]
+    assert command([*line, "-qq"]) == 0
+    require_equal(Path("stricter"), Path("want"))
+    assert command(["audit", "out", "--quiet"]) == 0
+    capsys.readouterr()
+    assert command(["explain", "d1", "d4", "--run", "out"]) == 2
+    assert "d1" in capsys.readouterr().err
+    assert command(["explain", "d3", "d4", "--run", "out"]) == 0
