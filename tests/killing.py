@@ -40,9 +40,10 @@ UNCOMPARED = frozenset(
         "report.json",
         ".nearkin-output.json",
         "checkpoint.json",
+        "copies.json",
     }
 )
-"""Files of a result that hold seconds and ids of the run, or how often it was checkpointed."""
+"""Files of a result that hold times and ids of the run, or how often it was checkpointed."""
 
 
 def absolute(path: str | bytes | os.PathLike[Any]) -> str:

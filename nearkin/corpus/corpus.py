@@ -198,11 +198,13 @@ class FileCorpus:
         own = {file.path: file for file in self.files}
         self.files = tuple(replace(own[path], name=name) for path, name in names.items())
 
-    def append(self, other: "FileCorpus") -> None:
-        """Adds the files of another corpus after those of this one.
+    def append(self, other: "FileCorpus", columns: Columns) -> None:
+        """Adds the files of another corpus after those of this one, and checks them alone.
 
         The folders above a file are added to its name as far as the name is taken.
         """
+        other.check(columns)
+        self._checked.add(columns)
         taken = {file.name for file in self.files}
         for file in other.files:
             name = _free_name(file, taken)

@@ -1,14 +1,16 @@
 """The copies of the inputs in `kept/`, in the same formats, without the removed rows."""
 
 import os
+import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -98,6 +100,7 @@ def write_kept(
     new_values: Annotations | None = None,
     workers: int = 1,
     executor: Executor | None = None,
+    finished: Mapping[int, Path] = MappingProxyType({}),
 ) -> None:
     """Writes a copy of every input with the rows that are kept.
 
@@ -109,6 +112,8 @@ def write_kept(
         new_values: Returns values of columns of the inputs, which replace those of the documents,
             in the form of their format. A null leaves a value as it is.
         executor: Copies parts in other processes, if documents are known and not rewritten.
+        finished: Copies that are made already, by the numbers of files whose documents are known.
+            The observer does not receive their documents.
     """
     targets = [join_inside(folder, name) for name in make_output_names(corpus.names)]
     for target in targets:
@@ -117,8 +122,11 @@ def write_kept(
     if known is not None:
         if observe is None:
             known = known._replace(observed=NO_DOCUMENTS)
+        for number, copy in finished.items():
+            shutil.copyfile(copy, targets[number])
+            advance(known.count_before(number, None) - known.count_before(number, 0))
         with TemporaryFolder(folder) as parts_folder:
-            parts = _divide_files(corpus, columns, kept, known, targets, parts_folder)
+            parts = _divide_files(corpus, columns, kept, known, targets, parts_folder, finished)
             if executor is None or executor.shares_memory or rewrite is not None:
                 copied = _copy_in_threads(copier, parts, advance, workers)
             else:
@@ -186,9 +194,12 @@ def _divide_files(
     known: KnownDocuments,
     targets: Sequence[Path],
     parts_folder: Path,
+    finished: Container[int],
 ) -> Iterator[CopiedPart]:
     """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
     for number, target in enumerate(targets):
+        if number in finished:
+            continue
         ranges = divide_file(corpus, columns, number)
         for place, part in enumerate(ranges):
             first = known.count_before(number, part.first)

@@ -476,6 +476,8 @@ class CandidateFinder(Task):
             fresh = None if fresh is None else np.repeat(fresh, per_document)
         if fresh is not None:
             active = active & have_keys_of(fresh, keys)
+            # Kernels are compiled for the read-only array of a file.
+            active.flags.writeable = False
         buckets = find_buckets(keys, active, partition.number, self.partition_bits)
         if per_document > 1:
             np.floor_divide(buckets.ordinals, np.uint64(per_document), out=buckets.ordinals)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.engine.documents import Documents
 from nearkin.engine.leader_similarity import (
@@ -67,6 +68,8 @@ class Clustering:
         linked: Documents that resemble one of another cluster, or None if they were not asked for.
         blocked: Documents that are like an entry of the blocklist, with its name as the id, or None
             without a blocklist. Each is its own leader.
+        persistent: Id of each document's cluster that lasts over runs, large_string (n,), or None
+            for a run that extends no other one.
     """
 
     leader: np.ndarray
@@ -76,6 +79,7 @@ class Clustering:
     matches: ReferenceMatches | None = None
     linked: LinkedDocuments | None = None
     blocked: ReferenceMatches | None = None
+    persistent: pa.Array | None = None
 
     @property
     def removed_in_run(self) -> np.ndarray:

@@ -50,8 +50,8 @@ class Growth:
         files: Number of its files.
         corpus: The new files, or None if documents are only withdrawn.
         withdrawn: Ids of withdrawn documents, large_string.
-        kept: Which of its documents it kept, bool (n,), if they stay kept. None if the keep policy
-            alone decides.
+        kept: Which of its documents it kept, bool (n,).
+        stable: Whether these stay kept. Otherwise, the keep policy alone decides.
     """
 
     sketches: Path
@@ -59,7 +59,8 @@ class Growth:
     files: int
     corpus: FileCorpus | None
     withdrawn: pa.Array
-    kept: np.ndarray | None = None
+    kept: np.ndarray
+    stable: bool = False
 
     def sketch(self, run: Run) -> list[float] | None:
         """Writes the sketches of both runs, as described in `GrownRun`."""
@@ -130,7 +131,7 @@ class Growth:
         run.payloads = sets
         if self.known is not None:
             run.known = self._renumber(self.known, run.work.load(LEFT), len(documents))
-        if self.kept is not None:
+        if self.stable:
             run.order_of = partial(self.order, run)
 
     def _renumber(self, known: KnownPairs, left: np.ndarray, documents: int) -> KnownPairs:
@@ -146,7 +147,6 @@ class Growth:
 
     def order(self, run: Run, documents: Documents) -> np.ndarray:
         """Returns the keep order, with the documents that were kept before first, uint32 (n,)."""
-        assert self.kept is not None
         was_kept = np.zeros(len(documents), bool)
         before = self.kept[run.work.load(LEFT)]
         was_kept[: len(before)] = before

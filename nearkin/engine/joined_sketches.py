@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -90,10 +91,25 @@ def _join_bytes(folders: list[Path], name: str, spans: list[tuple[int, int]], ta
         with (folders[0] / name).open("rb", buffering=0) as file:
             for start, end in spans:
                 file.seek(start)
-                copy_bytes(file, joined, end - start)
+                _copy_span(file, joined, end - start)
         for folder in folders[1:]:
             with (folder / name).open("rb", buffering=0) as file:
-                copy_bytes(file, joined, os.fstat(file.fileno()).st_size)
+                _copy_span(file, joined, os.fstat(file.fileno()).st_size)
+
+
+def _copy_span(source: IO[bytes], target: IO[bytes], count: int) -> None:
+    """Copies bytes from the position of a file without a buffer, in the system if it can."""
+    target.flush()
+    while count and hasattr(os, "copy_file_range"):
+        try:
+            copied = os.copy_file_range(source.fileno(), target.fileno(), count)
+        except OSError:
+            # Some file systems cannot do it.
+            break
+        if not copied:
+            break
+        count -= copied
+    copy_bytes(source, target, count)
 
 
 def _join_columns(folders: list[Path], left: np.ndarray, target: Path) -> int:

@@ -40,6 +40,9 @@ BLOCKED_BY_COLUMN = pa.field("blocked_by", pa.large_string())
 """The column of the clusters table that a run with a blocklist adds: the name of the entry that a
 removed document is like. The similarity is that to the entry, and `cluster` the document's own id.
 """
+PERSISTENT_COLUMN = pa.field("persistent_cluster", pa.large_string())
+"""The column of the clusters table that a run which extends another one adds: the id that a cluster
+keeps while it grows."""
 PAIRS = pa.schema(
     [
         ("id_a", pa.large_string()),

@@ -25,6 +25,7 @@ from nearkin.engine.result_schema import (
     OUTCOME_COLUMN,
     OUTCOMES,
     PAIRS,
+    PERSISTENT_COLUMN,
     RELATED,
     RELATED_AGAINST,
 )
@@ -60,12 +61,14 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
 def clusters_schema(clustering: Clustering) -> pa.Schema:
     """Returns the schema of the clusters table.
 
-    It has more columns if there was a reference or a blocklist, or if related documents were asked
-    for.
+    It has more columns if there was a reference or a blocklist, if related documents were asked
+    for, or if the run extends another one.
     """
     schema = CLUSTERS if clustering.matches is None else CLUSTERS_AGAINST
     if clustering.linked is not None:
         schema = schema.append(OUTCOME_COLUMN)
+    if clustering.persistent is not None:
+        schema = schema.append(PERSISTENT_COLUMN)
     return schema if clustering.blocked is None else schema.append(BLOCKED_BY_COLUMN)
 
 
@@ -113,6 +116,8 @@ def cluster_rows(
         is_blocked = np.asarray(clustering.kind[part]) == BLOCKED
         outcomes = pa.array(OUTCOMES).take(pa.array(numbers, mask=is_blocked))
         batch = batch.append_column(OUTCOME_COLUMN, outcomes)
+    if clustering.persistent is not None:
+        batch = batch.append_column(PERSISTENT_COLUMN, clustering.persistent[part])
     if clustering.blocked is not None:
         entries = _name_entries(clustering.blocked, start, start + len(batch))
         batch = batch.append_column(BLOCKED_BY_COLUMN, entries)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.batches import read_content
+from nearkin.corpus.places import places_of
 from nearkin.corpus.text_forms import format_content
 from nearkin.engine.clustering import Clustering, are_removed
 from nearkin.engine.result_schema import EXACT, SAME
@@ -113,6 +115,18 @@ class ExcerptCollector:
             return self._ordinals
         samples = (self.sample, self.examined, self.removals.texts)
         return np.unique(np.concatenate([self._ordinals, *(sample.ordinals for sample in samples)]))
+
+    def read(self, run: Run) -> None:
+        """Reads the documents that must be observed from the corpus of a run."""
+        documents = run.documents()
+        ordinals = self.ordinals
+        places = places_of(documents.files[ordinals], documents.rows[ordinals])
+        done = 0
+        for batch in read_content(run.corpus, run.columns, places):
+            contents = batch.documents[run.columns.content]
+            for row in range(len(contents)):
+                self.observe(int(ordinals[done]), contents.slice(row, 1))
+                done += 1
 
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of the quoted documents of a batch."""

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from nearkin.corpus import FileCorpus, count_reasons
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
@@ -33,6 +35,8 @@ from nearkin.runs.document_output import (
     copy_documents,
     write_removed_ids,
 )
+from nearkin.runs.extension import HISTORY_FILE
+from nearkin.runs.finished_copies import find_finished_copies, write_copies
 from nearkin.runs.job import Job
 from nearkin.runs.output import (
     build_run_record,
@@ -114,6 +118,11 @@ def run_dedup(
             growth=None if job.extension is None else job.extension.growth,
         )
         clustering = to_final_clusters(run)
+        history = None
+        if job.extension is not None:
+            clusters = job.extension.continue_clusters(run, clustering)
+            clustering = replace(clustering, persistent=clusters.ids)
+            history = clusters.history
         require_column_limit(run, clustering)
         require_undoubted(job, run.stats, partial(quote_removed, run, clustering), confirm)
         cuts = None
@@ -155,11 +164,14 @@ def run_dedup(
             blocklist=record_blocklist(job, blocklist),
             extension=record_extension(job, run),
         )
+        if history is not None:
+            pq.write_table(history, staging / HISTORY_FILE)
         if job.save_signatures:
             save_signatures(work, staging)
         if job.save_hashes:
             with disk_errors(staging):
                 save_comparison(run, staging / COMPARISON)
+                write_copies(corpus.names, staging)
         if job.chosen is not None and not job.chosen.is_default:
             job.chosen.write(staging / CHOSEN)
         publish_output(
@@ -281,7 +293,7 @@ def record_extension(job: Job, run: Run) -> ExtensionRecord | None:
         return None
     growth = job.extension.growth
     counts = growth.count(run)._asdict()
-    return ExtensionRecord(run=str(job.extension.run), **counts, stable=growth.kept is not None)
+    return ExtensionRecord(run=str(job.extension.run), **counts, stable=growth.stable)
 
 
 def record_references(
@@ -337,9 +349,13 @@ def _write_outputs(
                     merged=merged,
                     annotate=job.annotate,
                     purges=job.purge is not None,
+                    finished=find_finished_copies(job, run, clustering),
                 )
-        else:
+        elif job.extension is not None:
             # The report quotes documents in any case.
+            excerpts.read(run)
+            write_result_tables(run, clustering, staging)
+        else:
             for batch in corpus.batches(run.columns):
                 excerpts.observe(batch.first, batch.documents[run.columns.content])
                 run.progress.advance(len(batch.files))

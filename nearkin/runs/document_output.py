@@ -1,9 +1,10 @@
 """The documents in the output of a deduplication: copies, the list of removed ids, or none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -283,11 +284,13 @@ def copy_documents(
     merged: MergedRows | None = None,
     annotate: bool = False,
     purges: bool = False,
+    finished: Mapping[int, Path] = MappingProxyType({}),
 ) -> None:
     """Writes copies of the inputs of a run, without what is cut, into a new folder.
 
     Args:
         excerpts: Receives the documents that a report quotes, or None.
+        finished: Copies that are made already, by the numbers of files.
     """
     folder.mkdir()
     corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
@@ -296,6 +299,9 @@ def copy_documents(
     if cuts is not None:
         copied = copied & cuts.kept
         columns = _join_columns(columns, cuts.span_column)
+    if finished and excerpts is not None:
+        excerpts.read(run)
+        excerpts = None
     write_kept(
         corpus,
         run.columns,
@@ -309,6 +315,7 @@ def copy_documents(
         new_values=None if merged is None else merged.new_values,
         workers=run.copying_workers,
         executor=run.executor,
+        finished=finished,
     )
 
 

@@ -20,7 +20,8 @@ from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.diff import DiffResult, diff
 from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
-from nearkin.runs.job import Extension, Job
+from nearkin.runs.extension import Extension
+from nearkin.runs.job import Job
 from nearkin.runs.kept_file import KeptFile
 from nearkin.runs.output import require_output_free
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
@@ -153,7 +154,7 @@ def extend_run(
     if inputs:
         new = FileCorpus.open(list(inputs), on_error, selection=selection)
         _require_new_files(folder, corpus, new)
-        corpus.append(new)
+        corpus.append(new, columns)
         new.arrange({file.path: file.name for file in corpus.files[files:]})
     withdrawn = _read_removed_ids(removed, columns)
     growth = Growth(
@@ -162,7 +163,8 @@ def extend_run(
         files=files,
         corpus=new,
         withdrawn=withdrawn,
-        kept=saved.read_clusters(["kept"])["kept"].to_numpy() if stable else None,
+        kept=saved.read_clusters(["kept"])["kept"].to_numpy(),
+        stable=stable,
     )
     digest = hashlib.sha256("\0".join(withdrawn.to_pylist()).encode()).hexdigest()
     job = Job(

@@ -3,20 +3,19 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.decisions import require_decidable
-from nearkin.engine.growth import Growth
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import can_save_sets
 from nearkin.engine.second_measure import vector_columns
 from nearkin.errors import UsageError
 from nearkin.runs.document_output import NONE, DocumentOutput, KeptCutRequest
+from nearkin.runs.extension import Extension
 from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import Readers
@@ -26,20 +25,6 @@ from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.texts.passages.cutting.request import CUT_SPANS
 from nearkin.texts.passages.lines.request import LinesRequest
-
-
-class Extension(NamedTuple):
-    """The finished run that a run extends.
-
-    Attributes:
-        run: Output folder of the finished run.
-        growth: What the run takes over, and what is new.
-        identity: Values that must be unchanged for the run to be resumed.
-    """
-
-    run: Path
-    growth: Growth
-    identity: dict[str, object]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import shutil
 from collections.abc import Iterable
@@ -87,7 +88,8 @@ def write_rows(path: Path, rows: list[Row]) -> None:
 
 
 def read_clusters(out: Path) -> list[Row]:
-    rows = pq.read_table(out / "clusters.parquet").to_pylist()
+    names = ["id", "cluster", "kept", "similarity", "kind"]
+    rows = pq.read_table(out / "clusters.parquet", columns=names).to_pylist()
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
@@ -357,6 +359,71 @@ def test_a_run_is_extended_in_place() -> None:
     Path("more.jsonl").write_text('{"id": "m", "text": "one two three four five"}\n')
     assert command(["dedup", "more.jsonl", *EXTEND[2:4], "--out", "run", "--overwrite", "-qq"]) == 0
     assert len(read_clusters(Path("run"))) == len(read_clusters(Path("out"))) + 1
+
+
+def read_ids(out: Path) -> dict[str, str]:
+    table = pq.read_table(out / "clusters.parquet")
+    name = "persistent_cluster" if "persistent_cluster" in table.column_names else "cluster"
+    return dict(zip(table["id"].to_pylist(), table[name].to_pylist(), strict=True))
+
+
+def read_history(out: Path) -> list[tuple[Any, ...]]:
+    return [
+        tuple(row.values()) for row in pq.read_table(out / "cluster_history.parquet").to_pylist()
+    ]
+
+
+def test_clusters_keep_their_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    river = "the river rose two metres overnight and flooded the old mill near the bridge"
+    tram = "a new tram line from the station to the harbour will open in the spring of next year"
+    texts = {"r1": river, "r2": f"{river} again", "t1": tram, "t2": f"{tram} perhaps", "x": "x y z"}
+    lines = [json.dumps({"id": id, "text": text}) for id, text in texts.items()]
+    Path("old.jsonl").write_text("\n".join(lines))
+    line = ["dedup", "old.jsonl", "--id", "id", "--threshold", "0.5", *SAVED, "--out", "run"]
+    assert command([*line, "--max-removed", "1", "-qq"]) == 0
+    assert read_ids(Path("run")) == {"r1": "r2", "r2": "r2", "t1": "t2", "t2": "t2", "x": "x"}
+    # a longer version is kept, and the cluster stays the same one
+    Path("new.jsonl").write_text(json.dumps({"id": "r3", "text": f"{river} again and again"}))
+    nk.extend("run", "new.jsonl", out="one", removed=["t1"])
+    ids = {"r1": "r2", "r2": "r2", "r3": "r2", "t2": "t2", "x": "x"}
+    assert read_ids(Path("one")) == ids
+    assert {row["cluster"] for row in read_clusters(Path("one"))} == {"r3", "t2", "x"}
+    assert read_history(Path("one")) == []
+    # the cluster of the tram has ended, and its id is not given again
+    Path("changed.jsonl").write_text(json.dumps({"id": "r1", "text": "something else altogether"}))
+    nk.extend("one", "changed.jsonl", out="two", removed=["r2", "r3"])
+    assert read_ids(Path("two")) == {"r1": "r1", "t2": "t2", "x": "x"}
+    assert read_history(Path("two")) == [(1, "dissolved", "r2", None)]
+    Path("later.jsonl").write_text(json.dumps({"id": "r2", "text": "another r two"}))
+    nk.extend("two", "later.jsonl", out="three")
+    assert read_ids(Path("three"))["r2"] == "r2#2"
+    assert read_history(Path("three")) == [(1, "dissolved", "r2", None)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_unchanged_copies_are_copied_and_others_are_made_again() -> None:
+    copy = Path("run/kept/old.jsonl")
+    before = copy.read_bytes()
+    Path("far.jsonl").write_text('{"id": "far", "text": "nothing else has these few words"}\n')
+    line = ["dedup", "far.jsonl", *EXTEND[2:4], "-qq", "--out"]
+    # its content is changed in a way that nobody sees
+    edited = before.replace(b'"d0"', b'"D0"')
+    times = (copy.stat().st_atime_ns, copy.stat().st_mtime_ns)
+    copy.write_bytes(edited)
+    os.utime(copy, ns=times)
+    assert command([*line, "copied"]) == 0
+    assert Path("copied/kept/old.jsonl").read_bytes() == edited
+    os.utime(copy)
+    assert command([*line, "made"]) == 0
+    assert Path("made/kept/old.jsonl").read_bytes() == before
+    assert read_report(Path("made")) == read_report(Path("copied"))
+
+
+def read_report(out: Path) -> dict[str, Any]:
+    """The part of a report that does not depend on times and versions of copies."""
+    report = json.loads((out / "report.json").read_text())
+    return {name: report.get(name) for name in ("clusters", "borderline", "template_families")}
 
 
 @pytest.mark.usefixtures("folder")
