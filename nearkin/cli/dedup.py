@@ -140,7 +140,7 @@ def dedup(
     *,
     given: GivenOptions,
     standard: StandardFiles,
-    inputs: o.StandardInputs,
+    inputs: o.StandardInputsOrNone,
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     reference: ReferenceSettings,
@@ -202,6 +202,11 @@ def dedup(
             )
         print_run(record, output.out, as_json=output.json, is_brief=output.quiet)
         return
+    if not inputs:
+        raise UsageError(
+            "missing argument INPUTS: give files, globs, folders, URLs, a saved run, or - for "
+            "standard input"
+        )
     weights = DocumentWeights.parse(result.document_weights)
     merge = MergeRequest.parse(merging.merge_fields, adds_sources=merging.merge_sources)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights, merge)

@@ -50,6 +50,15 @@ StandardInputs = Annotated[
         metavar="INPUTS",
     ),
 ]
+StandardInputsOrNone = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files, globs, folders, URLs, a saved run, or -. URLs are s3://, gs://, abfs:// and "
+        "hf://; - is standard input. None are needed with --extend and --removed.",
+        metavar="INPUTS",
+        default_factory=list,
+    ),
+]
 InputFiles = Annotated[
     list[str],
     typer.Argument(help="Files, globs, folders or URLs (s3://, gs://, abfs://, hf://, file://)."),

@@ -36,6 +36,7 @@ SETTINGS: list[list[str]] = [
     [*BANDS, "--verify", "estimate"],
     [*BANDS, "--scheme", "classic"],
     [*BANDS, "--empty", "drop"],
+    [*BANDS, "--output", "ids"],
     ["--shingle", "chars:5"],
 ]
 Row = dict[str, Any]
@@ -349,6 +350,26 @@ def test_the_library_extends_a_run_and_says_what_changed() -> None:
         nk.extend("run", out="other")
     with pytest.raises(nk.UsageError, match="is the run itself"):
         nk.extend("run", "new.jsonl", out="run/", overwrite=True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_documents_are_withdrawn_without_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("all.txt").write_text("".join(f"d{number}\n" for number in range(60)))
+    line = ["dedup", *EXTEND[2:4], "--removed", "all.txt", "-qq", "--out"]
+    assert command([*line, "none"]) == 0
+    assert read_clusters(Path("none")) == []
+    assert read_kept(Path("none")) == []
+    # rejected rows replace nothing
+    Path("null.jsonl").write_text('{"id": "d7", "text": null}\n')
+    assert command([line[0], "null.jsonl", *line[1:3], "-qq", "--out", "same"]) == 0
+    require_equal(Path("same"), Path("run"))
+    assert command(["dedup", "new.jsonl", "--extend", "none", "-qq", "--out", "some"]) == 0
+    assert {row["id"] for row in read_clusters(Path("some"))} == {"n0", "n1", "d3"}
+    capsys.readouterr()
+    assert command(["dedup", "--out", "other"]) == 2
+    assert "missing argument INPUTS" in capsys.readouterr().err
+    assert command([*EXTEND[:1], *EXTEND[2:]]) == 2
+    assert "nothing changes run: give new files" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
