@@ -14,6 +14,7 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.text_forms import format_as_text
 from nearkin.engine.growth import Growth, read_comparison
+from nearkin.engine.merged_rows import MergeRequest
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_files import KnownPairs
 from nearkin.errors import UsageError
@@ -175,7 +176,12 @@ def extend_run(
         annotate=record.annotate,
         save_signatures=True,
         save_hashes=True,
-        documents=DocumentOutput(record.output or KEPT, record.codec or SAME_CODEC, record.sizes),
+        documents=DocumentOutput(
+            record.output or KEPT,
+            record.codec or SAME_CODEC,
+            record.sizes,
+            merge=MergeRequest.parse(record.merge_fields, adds_sources=record.merge_sources),
+        ),
         resources=SpecResources.read(folder, saved.spec, secret),
         corpus=corpus,
         on_error=on_error,

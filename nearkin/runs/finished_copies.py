@@ -36,7 +36,8 @@ def find_finished_copies(job: Job, run: Run, clustering: Clustering) -> dict[int
     They are those of files of which it kept the same documents, by the numbers of the files.
     """
     output = job.documents
-    if job.extension is None or job.annotate or output.added_columns(run.options.source).names:
+    has_new_values = bool(output.added_names(run.options.source)) or output.merge is not None
+    if job.extension is None or job.annotate or has_new_values:
         return {}
     before = job.extension.run
     try:
