@@ -351,14 +351,10 @@ def _write_outputs(
                     purges=job.purge is not None,
                     finished=find_finished_copies(job, run, clustering),
                 )
-        elif job.extension is not None:
+        else:
             # The report quotes documents in any case.
             excerpts.read(run)
-            write_result_tables(run, clustering, staging)
-        else:
-            for batch in corpus.batches(run.columns):
-                excerpts.observe(batch.first, batch.documents[run.columns.content])
-                run.progress.advance(len(batch.files))
+            run.progress.advance(len(clustering.kept))
             write_result_tables(run, clustering, staging)
         if output.output == IDS:
             write_removed_ids(run, clustering, staging)
