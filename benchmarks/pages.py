@@ -1,8 +1,8 @@
 """Writes docs/contributing/benchmarks.md and the figures of the README from the recorded results.
 
 The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/readings.json,
-benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json, benchmarks/quality.json and
-benchmarks/preset_sizes.json.
+benchmarks/reference.json, benchmarks/extend.json, benchmarks/peers.json, benchmarks/index.json,
+benchmarks/quality.json and benchmarks/preset_sizes.json.
 
 Run: python -m benchmarks.pages    (a test compares the pages with the records)
 """
@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 READINGS = HERE / "readings.json"
 REFERENCE = HERE / "reference.json"
+EXTENSION = HERE / "extend.json"
 PRESETS_PAGE = ROOT / "docs" / "contributing" / "measured-presets.md"
 TARGETS = {
     "text to signatures, 1.5 kB ASCII": "≥ 350",
@@ -248,6 +249,40 @@ the new documents alone plus that pass, is not reached. The load average was up 
 """
 
 
+def extension_section(record: dict[str, Any]) -> str:
+    """Returns the section about runs that extend a finished one."""
+    rows = [
+        "| documents | new | whole run | extended | share of the whole | with --stable | share |",
+        f"| {' | '.join(['---'] * 7)} |",
+    ]
+    for figure in record["figures"]:
+        whole, extended, stable = (
+            statistics.median(figure[name]) for name in ("whole", "extended", "stable")
+        )
+        rows.append(
+            f"| {figure['documents']:,} | {figure['share']:.0%} | {whole:.1f} | {extended:.1f} | "
+            f"**{extended / whole:.0%}** | {stable:.1f} | **{stable / whole:.0%}** |"
+        )
+    table = "\n".join(rows)
+    first = record["figures"][0]
+    load = max(figure["load"] for figure in record["figures"])
+    return f"""
+## Extending a finished run
+
+New documents [extend a finished run](../how-to/against-what-you-have.md#a-collection-that-grows),
+which is compared with a run over all documents, by `python -m benchmarks.extend --write`. Figures
+are CPU seconds of whole processes, medians of three runs. The goal, 10 % of the whole run for 1 %
+of new documents, is not reached. About 4 seconds are the start of the program and the report, whose
+samples have a fixed size. Most of the others are copies: of signatures and hashes, with their
+checksums, and of `kept/`. A file is copied as it is if the same documents of it are kept, which is
+frequent with `--stable`; the others are read and written again.
+The load average was up to {load:.0f}.
+
+{describe(first["machine"])}
+{table}
+"""
+
+
 def formats_section(record: dict[str, Any]) -> str:
     """Returns the section about reading and copying files."""
     table = record["tables"][0]
@@ -329,6 +364,7 @@ def benchmarks_page() -> str:
         f"{stages_section(_read('stages'))}"
         f"{readings_section(_read('readings'))}"
         f"{reference_section(_read('reference'))}"
+        f"{extension_section(_read('extend'))}"
         f"\n## Side by side\n\n{peers['about']}\n\n{describe(peers['machine'])}\n"
         f"{peers_table(peers)}"
         f"{index_section(_read('index'))}"
