@@ -41,7 +41,7 @@ from nearkin.engine.merge_rules import (
     parse_merged_fields,
 )
 from nearkin.engine.run import Run
-from nearkin.engine.work_folder import SPOOL
+from nearkin.engine.work_folder import MERGED
 from nearkin.errors import UsageError
 from nearkin.runtime.executor import Task, limit_threads
 from nearkin.runtime.setting_names import name_setting
@@ -299,7 +299,7 @@ class MergedRows:
     def find(cls, run: Run, clustering: Clustering, request: MergeRequest) -> "MergedRows":
         """Merges the clusters of a run."""
         rows = _ClusterRows.of(run, clustering)
-        folder = TemporaryFolder(run.work.folder(SPOOL))
+        folder = TemporaryFolder(run.work.folder(MERGED))
         columns = _read_columns(run, rows.documents, request.names, folder.path)
         merged = [
             _merge_column(run, field, columns[field.column], rows, folder.path)

@@ -42,7 +42,9 @@ CHECKED_AT_ONCE = 1 << 25
 READ_AT_ONCE = 1 << 18
 SPOOL = "spool"
 """Folder of what one stage writes and reads, for example candidate pairs and buckets."""
-UNFINISHED = (TASKS, RETURNED, SPOOL, KEPT_HASHES)
+MERGED = "merged"
+"""Folder of the values that kept rows get from their clusters."""
+UNFINISHED = (TASKS, RETURNED, SPOOL, KEPT_HASHES, MERGED)
 """Folders of what a killed run left, which a resumed run does not read."""
 AGAINST = "against"
 """Folder of the work folders of references."""

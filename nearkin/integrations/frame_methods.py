@@ -14,6 +14,13 @@ from nearkin.runtime.setting_names import name_setting
 
 Frame = TypeVar("Frame")
 Series = TypeVar("Series")
+CHANGED_ROWS = {
+    "passages": "kept_documents",
+    "repeated_lines": "kept_documents",
+    "repeated_paragraphs": "kept_documents",
+    "merge_fields": "merged_rows",
+}
+"""The parameters that change rows, and what of a result has the changed rows."""
 
 
 class FrameMethods(Generic[Frame, Series]):
@@ -53,9 +60,9 @@ class FrameMethods(Generic[Frame, Series]):
 
         Raises:
             UsageError: If a column does not exist, or a parameter is unknown, out of range or
-                changes texts.
+                changes rows.
         """
-        _require_whole_texts(further)
+        _require_whole_rows(further)
         kept: Frame = api.dedup(
             self._frame,
             text,
@@ -156,11 +163,11 @@ class FrameMethods(Generic[Frame, Series]):
         """Returns a column with a value for each row of the frame."""
 
 
-def _require_whole_texts(parameters: Mapping[str, object]) -> None:
-    """Requires that no text is changed, because whole rows are returned."""
-    for name in ("passages", "repeated_lines", "repeated_paragraphs"):
+def _require_whole_rows(parameters: Mapping[str, object]) -> None:
+    """Requires that no row is changed, because those of the frame are returned."""
+    for name, result in CHANGED_ROWS.items():
         if parameters.get(name) is not None:
             raise UsageError(
-                f"{name_setting(name)} changes texts, and rows of the frame are returned as they "
-                "are; take nearkin.dedup(frame, ...).kept_documents"
+                f"{name_setting(name)} changes rows, and those of the frame are returned as they "
+                f"are; take nearkin.dedup(frame, ...).{result}"
             )

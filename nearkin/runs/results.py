@@ -401,17 +401,22 @@ class DedupResult(TableResult):
         `merge_fields`, they are unchanged.
 
         Raises:
-            UsageError: If the data is files, which `write` copies, or texts were cut.
+            UsageError: If the documents are in files, or passages were cut.
         """
         finished, clustering = self._open
         self._require_uncut("merged_rows")
-        corpus = finished.run.corpus
-        if not isinstance(corpus, TableCorpus):
-            raise UsageError(
-                "the rows of files are not held in memory; write them with result.write(folder)"
-            )
+        corpus = self._require_table("merged_rows", "read FOLDER/kept")
         documents = DocumentOutput(merge=self._merge)
         return ResultTable(copy_rows(finished.run, corpus, clustering, documents, self._merged))
+
+    def _require_unchanged(self, purpose: str) -> None:
+        """Requires that the kept rows are those of the data."""
+        self._require_uncut(purpose)
+        if self._merge is not None:
+            raise UsageError(
+                f"{purpose} returns rows as they are, and kept rows got values of their clusters; "
+                f"take result.merged_rows, or deduplicate without {name_setting('merge_fields')}"
+            )
 
     def _require_uncut(self, purpose: str) -> None:
         """Requires that the texts of the documents are unchanged."""
@@ -456,7 +461,7 @@ class DedupResult(TableResult):
             UsageError: If the number of rows differs, the rows cannot be matched, or the data is
                 another iterator, which can be read only once.
         """
-        self._require_uncut("filter")
+        self._require_unchanged("filter")
         if self._finished is None or self._clustering is None:
             ids, kept = self.clusters.arrow["id"], self.clusters.arrow["kept"].to_numpy()
         else:
@@ -466,7 +471,8 @@ class DedupResult(TableResult):
     def to_dataset(self) -> Any:
         """Returns the kept rows of a table as a `datasets.Dataset`, with all columns.
 
-        If passages were cut, these are the documents without them, as in `kept_documents`.
+        If passages were cut, these are the documents without them, as in `kept_documents`. If rows
+        were merged, these are the `merged_rows`.
 
         Raises:
             MissingExtraError: If datasets is not installed.
@@ -474,6 +480,8 @@ class DedupResult(TableResult):
         """
         if self._is_cut:
             return self.kept_documents.to_dataset()
+        if self._merge is not None:
+            return self.merged_rows.to_dataset()
         corpus = self._require_table("to_dataset", "load FOLDER/kept with datasets.load_dataset")
         require_unique_columns(
             corpus.table.column_names,
@@ -494,9 +502,9 @@ class DedupResult(TableResult):
         rows of other data, for example of a frame with further columns.
 
         Raises:
-            UsageError: If the documents are in files, or passages were cut.
+            UsageError: If the documents are in files, passages were cut, or rows were merged.
         """
-        self._require_uncut("kept_rows")
+        self._require_unchanged("kept_rows")
         self._require_table("kept_rows", "read FOLDER/kept")
         return self.filter(self._read.source)
 
@@ -753,6 +761,7 @@ class DedupResult(TableResult):
         return {
             **related,
             "_is_cut": self._is_cut,
+            "_merge": self._merge,
             "_threshold": self._threshold,
             "_read": self._read,
             "clusters": self.clusters,
@@ -775,6 +784,7 @@ class DedupResult(TableResult):
         self._clustering = None
         self._cuts = None
         self._is_cut = False
+        self._merge = None
         self._doubt = None
         self._threshold = None
         self._read = ReadRows()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -501,9 +502,23 @@ def test_rows_of_files_are_written_and_not_held(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", make_rows(1))
     with (
         nk.dedup(tmp_path / "a.parquet", id="id", merge_fields="phone:longest") as result,
-        pytest.raises(UsageError, match="not held in memory"),
+        pytest.raises(UsageError, match="which merged_rows does not read"),
     ):
         _ = result.merged_rows
+
+
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_rows_without_their_new_values_are_not_returned(is_pickled: bool) -> None:
+    rows = [{"id": "a", "text": "a text"}, {"id": "b", "text": "a text"}]
+    result = nk.dedup(rows, id="id", merge_fields="text:longest")
+    result = pickle.loads(pickle.dumps(result)) if is_pickled else result
+    with pytest.raises(UsageError, match=r"take result.merged_rows"):
+        result.filter(rows)
+    with pytest.raises(UsageError, match=r"take result.merged_rows"):
+        _ = result.kept_rows
+    if not is_pickled:
+        assert result.merged_rows.to_pylist() == rows[:1]
+        assert result.rethreshold(0.9).merged_rows.to_pylist() == rows[:1]
 
 
 def test_page_escapes_values(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from nearkin.engine.merged_rows import MergeRequest
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.executors import object_store
 from nearkin.executors.object_store import ObjectStore, StoredFile, open_store
 from nearkin.executors.remote import RemoteExecutor, RemoteTask
 from nearkin.runs.dedup import run_dedup
+from nearkin.runs.document_output import DocumentOutput
 from nearkin.runtime.progress import Silent
 from tests.cli.conftest import run
 from tests.corpus.object_storage import Storage, serve_storage
@@ -115,6 +117,23 @@ def test_output_does_not_depend_on_an_object_store(
     assert read_output(elsewhere.out) == read_output(job.out)
     assert read_facts(elsewhere.out) == read_facts(job.out)
     assert objects_of_runs(storage) == []
+
+
+def test_merged_rows_do_not_depend_on_an_object_store(
+    apart: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    (tmp_path / "in").mkdir()
+    pq.write_table(documents()[:1200], tmp_path / "in" / "all.parquet", row_group_size=300)
+    merge = MergeRequest.parse("site:union, group:max", adds_sources=True)
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2))
+    job = replace(job, documents=DocumentOutput(merge=merge))
+    run_dedup(job, Silent())
+    elsewhere = replace(job, out=tmp_path / "out", executor=apart)
+    run_dedup(elsewhere, Silent())
+    assert read_output(elsewhere.out) == read_output(job.out)
+    kept = pq.read_table(job.out / "kept" / "all.parquet")
+    assert kept["merged_from"].null_count < len(kept)
 
 
 def test_interrupted_run_through_an_object_store_is_resumed(

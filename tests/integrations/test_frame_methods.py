@@ -94,8 +94,9 @@ def test_methods_name_the_common_parameters_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"passages": 5}, r"passages` changes texts.*kept_documents"),
-        ({"repeated_lines": 2}, r"repeated_lines` changes texts"),
+        ({"passages": 5}, r"passages` changes rows.*kept_documents"),
+        ({"repeated_lines": 2}, r"repeated_lines` changes rows"),
+        ({"merge_fields": "text:longest"}, r"merge_fields` changes rows.*merged_rows"),
     ],
 )
 def test_what_a_frame_cannot_return_is_refused(options: dict[str, Any], message: str) -> None:
