@@ -9,10 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.errors import RacedError
-from nearkin.index.entry import Entry
+from nearkin.index.entry import Entry, Outcome
 
 TOUCHED = "touched"
 """The kind of log events that a migration follows."""
+
+
+ERASED = "erased"
+"""The kind of log events of documents that were deleted by request."""
 
 
 class KeyedEntry(NamedTuple):
@@ -99,6 +103,7 @@ class Changes:
         postings_removed: Document numbers and keys, of the same postings. They are applied before
             `postings_added`.
         promoted: Documents of `changed` that become representatives. A store does not need them.
+        outcomes: The outcomes of the upserts of the step. A store does not need them.
         may_overflow: True if a bucket may exceed its capacity. A store counts postings only then.
         invalidates_caches: True if cached resolutions of other processes may become wrong. The
             generation of the store rises then.
@@ -118,6 +123,7 @@ class Changes:
     postings_added: list[tuple[int, np.ndarray]] = field(default_factory=list)
     postings_removed: list[tuple[int, np.ndarray]] = field(default_factory=list)
     promoted: list[Promotion] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     may_overflow: bool = False
     invalidates_caches: bool = False
     epoch: int | None = None

@@ -29,11 +29,6 @@ def versions_scope(scope: str) -> str:
     return reserved_scope(VERSIONS_PREFIX, scope)
 
 
-def is_versions_scope(scope: str) -> bool:
-    """Returns True if a scope holds versions."""
-    return scope.startswith(VERSIONS_PREFIX)
-
-
 def parse_version(text: str, name: str) -> Version:
     """Returns a version. A time without a zone is in UTC.
 

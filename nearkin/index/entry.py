@@ -24,6 +24,9 @@ HANDOVERS_PREFIX = f"{RESERVED}heirs:"
 """The prefix of the scopes that hold handovers. It is stored, so it does not change."""
 VERSIONS_PREFIX = f"{RESERVED}versions:"
 """The prefix of the scopes that hold versions. It is stored, so it does not change."""
+PROGRESS_PREFIX = f"{RESERVED}progress:"
+"""The prefix of the scopes that hold the progress of consumers. It is stored, so it does not
+change."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
 """The maximum length of a scope or an id, in bytes of UTF-8."""

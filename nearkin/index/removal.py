@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from nearkin.errors import LargeClusterError, StoreError
-from nearkin.index.changes import Changes, Event, KeyedEntry, LeaderSnapshot, Promotion
+from nearkin.index.changes import ERASED, Changes, Event, KeyedEntry, LeaderSnapshot, Promotion
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.handovers import (
     Handover,
@@ -61,7 +61,7 @@ class Removals:
         changes = Changes()
         now = self._session.clock()
         self.stage_removal(entry, changes, inherits_cluster=True)
-        changes.events.append(Event("erased", scope, id, "", now))
+        changes.events.append(Event(ERASED, scope, id, "", now))
         self._session.apply(changes)
         if isinstance(self._session.store, ShardedStore):
             self._complete_handover(entry)
@@ -126,7 +126,7 @@ class Removals:
         self._stage_drops(alone, changes)
         for entry in alone:
             changes.leader_snapshots.append(leader_snapshot(entry, []))
-            changes.events.append(Event("erased", scope, entry.id, "", now))
+            changes.events.append(Event(ERASED, scope, entry.id, "", now))
         if alone:
             session.apply(changes)
         return [entry.id for entry in alone], others

@@ -354,6 +354,10 @@ class Session:
         if self.follow and migration.phase == CLOSING:
             raise MovedError(f"{self.store.url} is being moved")
         changes.epoch = migration.epoch
+        # what observers add is never cached
+        changes.invalidates_caches = bool(
+            changes.dropped or changes.posted or changes.unposted or changes.expected
+        )
         observers = OBSERVERS.get()
         for before in observers.before:
             before(changes)
@@ -363,9 +367,6 @@ class Session:
                 Event(TOUCHED, keyed.entry.scope, keyed.entry.id, "", now)
                 for keyed in (*changes.dropped, *changes.new)
             ]
-        changes.invalidates_caches = bool(
-            changes.dropped or changes.posted or changes.unposted or changes.expected
-        )
         self.stage_passages(changes)
         is_done = False
         step = object()

@@ -181,15 +181,8 @@ class Upserts:
                 self._is_exact_copy(prepared, i, decision) for i, decision in enumerate(decisions)
             ]
         searched = time.perf_counter()
-        if changes:
-            session.apply(changes)
-        written = time.perf_counter()
         n = max(len(batch.ids), 1)
-        seconds = {
-            "look_up": (looked_up - began) / n,
-            "search": (searched - looked_up) / n,
-            "write": (written - searched) / n,
-        }
+        seconds = {"look_up": (looked_up - began) / n, "search": (searched - looked_up) / n}
         outcomes = _new_outcomes(new, decisions, exact, seconds)
         if session.settings.related is not None:
             outcomes = [
@@ -198,6 +191,10 @@ class Upserts:
             ]
         if replaced:
             outcomes = [replace(outcome, kind=OutcomeKind.UPDATED) for outcome in outcomes]
+        if changes:
+            changes.outcomes = outcomes
+            session.apply(changes)
+        seconds["write"] = (time.perf_counter() - searched) / n
         if len(pending) < len(known):
             new_outcomes = iter(outcomes)
             outcomes = [

@@ -10,9 +10,14 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.decision_records import is_decisions_scope, parse_entry, scopes_with_decisions
-from nearkin.index.document_versions import is_versions_scope
 from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
-from nearkin.index.entry import Entry, Outcome, batches_by_scope
+from nearkin.index.entry import (
+    PROGRESS_PREFIX,
+    VERSIONS_PREFIX,
+    Entry,
+    Outcome,
+    batches_by_scope,
+)
 from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
@@ -209,7 +214,7 @@ class Copier:
             if not self._same_shingles:
                 _require_no_parts(wanted)
             return self._copy_unchanged(scope, wanted, existing)
-        if is_handovers_scope(scope) or is_versions_scope(scope):
+        if is_handovers_scope(scope) or scope.startswith((VERSIONS_PREFIX, PROGRESS_PREFIX)):
             return self._copy_unchanged(scope, wanted, existing)
         if is_decisions_scope(scope):
             counts = self._copy_unchanged(scope, wanted, existing)

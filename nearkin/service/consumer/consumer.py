@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -24,6 +25,7 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import StepEffects, observe_steps
 from nearkin.index.entry import Outcome
+from nearkin.index.stores.sql import SqlStore
 from nearkin.service.consumer.events import (
     SEPARATE_DELIVERIES,
     DocumentSink,
@@ -35,6 +37,7 @@ from nearkin.service.consumer.events import (
     parse_event,
 )
 from nearkin.service.consumer.outcomes import Answer, Handled, OutcomeEvent, list_outcomes
+from nearkin.service.consumer.progress import StreamProgress
 from nearkin.service.consumer.sinks import IndexSink
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class ConsumerCounts:
         kinds: The number of documents by `Outcome.kind`.
         removed: The number of events that deleted a document, or found none to delete.
         old: The number of events that were passed over, because a newer version is stored.
+        repeated: The number of events that a consumer had processed before it was killed.
         dead: The number of events that became dead letters.
         dropped: The number of events that their source deleted before they were processed, for
             example because the stream was trimmed.
@@ -72,6 +76,7 @@ class ConsumerCounts:
     kinds: Counter[str] = field(default_factory=Counter)
     removed: int = 0
     old: int = 0
+    repeated: int = 0
     dead: int = 0
     dropped: int = 0
 
@@ -82,6 +87,7 @@ class ConsumerCounts:
             **self.kinds,
             "removed": self.removed,
             "old": self.old,
+            "repeated": self.repeated,
             "dead": self.dead,
             "dropped": self.dropped,
         }
@@ -113,6 +119,9 @@ class Consumer:
         self.stop = stop or Flag()
         self.counts = ConsumerCounts()
         self.versions = None if settings.version is None else _versions_of(sink)
+        self.progress = _progress_of(sink, source, keeps_outcomes=target is not None)
+        needs_single_ids = (self.versions, self.progress, self.target)
+        self._needs_single_ids = any(one is not None for one in needs_single_ids)
 
     def run(self, *, until_empty: bool = False) -> ConsumerCounts:
         """Processes events until the consumer is stopped.
@@ -175,17 +184,19 @@ class Consumer:
         """Writes and deletes the documents of events, then acknowledges the events."""
         documents, refused = self._parse_events(events)
         outcomes: dict[str, list[OutcomeEvent]] = {}
+        if self.progress is not None:
+            documents = self.progress.name_documents(documents)
+            outcomes = self._retry(self.progress.begin, documents)
+            self.counts.repeated += len(outcomes)
+            documents = [document for document in documents if document.event.key not in outcomes]
         for scope in dict.fromkeys(document.scope for document in documents):
             scope_documents = [document for document in documents if document.scope == scope]
-            for run_documents in self._split_runs(scope_documents):
-                effects = StepEffects()
-                with observe_steps(after=effects.add):
-                    answers = self._write_documents(scope, run_documents)
-                self._count(run_documents, answers, refused)
-                if self.target is not None:
-                    outcomes |= list_outcomes(self.source.name, run_documents, answers, effects)
-        if self.target is not None and outcomes:
-            published = [outcome for event in events for outcome in outcomes.get(event.key, ())]
+            for run in self._split_runs(scope_documents):
+                outcomes |= self._process_run(scope, run, refused)
+        if self.progress is not None:
+            self._retry(self.progress.save)
+        published = [outcome for event in events for outcome in outcomes.get(event.key, ())]
+        if self.target is not None and published:
             self._retry(self.target.publish, published)
         self._move_to_dead_letters(
             [(event, refused[event.key]) for event in events if event.key in refused]
@@ -193,15 +204,34 @@ class Consumer:
         processed = [event for event in events if event.key not in refused]
         self._retry(self.source.acknowledge, processed)
 
+    def _process_run(
+        self, scope: str, documents: list[EventDocument], refused: dict[str, str]
+    ) -> dict[str, list[OutcomeEvent]]:
+        """Upserts documents, or deletes them all, and returns the outcomes of the events by key.
+
+        Args:
+            refused: Receives the reasons of refusals, by key.
+        """
+        effects = StepEffects()
+        progress = self.progress
+        recording = nullcontext() if progress is None else progress.recording(documents)
+        with observe_steps(after=effects.add), recording:
+            answers = self._write_documents(scope, documents)
+        self._count(documents, answers, refused)
+        outcomes = list_outcomes(self.source.name, documents, answers, effects)
+        if progress is None:
+            return outcomes
+        return progress.finish([one for one in documents if one.event.key not in refused], outcomes)
+
     def _split_runs(self, documents: list[EventDocument]) -> Iterator[list[EventDocument]]:
         """Yields upserts or deletions of one scope that are sent together, in their order.
 
-        If documents have versions, those of one id are not sent together.
+        Events about one document are not sent together if steps are compared with them.
         """
         run: list[EventDocument] = []
         ids: set[str] = set()
         for document in documents:
-            is_repeated = self.versions is not None and document.id in ids
+            is_repeated = self._needs_single_ids and document.id in ids
             if run and (is_repeated or run[0].is_deletion != document.is_deletion):
                 yield run
                 run = []
@@ -362,6 +392,16 @@ def _versions_of(sink: DocumentSink) -> "DocumentVersions":
             "versions"
         )
     return DocumentVersions(sink.index._session)
+
+
+def _progress_of(
+    sink: DocumentSink, source: EventSource, *, keeps_outcomes: bool
+) -> StreamProgress | None:
+    """Returns the progress that an index stores, or None if its store has no transactions."""
+    if not (isinstance(sink, IndexSink) and isinstance(sink.index._session.store, SqlStore)):
+        return None
+    session = sink.index._session
+    return StreamProgress(session, source.name, source.group, keeps_outcomes=keeps_outcomes)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -44,6 +44,9 @@ class StreamEvent(NamedTuple):
         deliveries: The number of its deliveries, including this one.
         headers: The headers of the event. The operation and the scope may be among them.
         is_tombstone: True if the event is a deletion because it has a key and no value.
+        lane: The part of the stream that one consumer reads at a time: a partition, or the name of
+            the consumer if consumers share a stream.
+        position: The position of the event in its lane, or None if lanes have no order.
     """
 
     key: str
@@ -51,6 +54,8 @@ class StreamEvent(NamedTuple):
     deliveries: int = 1
     headers: Mapping[str, bytes] = MappingProxyType({})
     is_tombstone: bool = False
+    lane: str = ""
+    position: int | None = None
 
 
 class EventSource(Protocol):
@@ -59,6 +64,10 @@ class EventSource(Protocol):
     @property
     def name(self) -> str:
         """The name of the stream or topic, by which outcomes refer to its events."""
+
+    @property
+    def group(self) -> str:
+        """The name of the group whose consumers share the events."""
 
     def read(self, most: int, seconds: float) -> list[StreamEvent]:
         """Returns events that no consumer has received.

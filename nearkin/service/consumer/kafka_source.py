@@ -79,6 +79,7 @@ class KafkaSource:
         address = KafkaAddress.parse(url, ["dead"], consumer)
         self._shown_url = address.shown_url
         self.topic = address.topic
+        self.group = group
         if idle < SHORTEST_SESSION:
             raise UsageError(
                 f"{name_setting('idle', f'{idle:g}s')} is shorter than {SHORTEST_SESSION:g}s, "
@@ -183,6 +184,8 @@ class KafkaSource:
             fields=_decode_fields(message.key(), message.value()),
             headers={name: value for name, value in message.headers() or () if value is not None},
             is_tombstone=message.value() is None,
+            lane=str(message.partition()),
+            position=message.offset(),
         )
 
     def reclaim(self, most: int) -> list[StreamEvent]:

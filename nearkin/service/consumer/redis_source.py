@@ -212,7 +212,7 @@ class RedisSource:
         """
         milliseconds = max(1, round(seconds * 1000))
         rows = self._read(">", min(most, self._read_size), milliseconds)
-        return [StreamEvent(key, fields) for key, fields in rows]
+        return [StreamEvent(key, fields, lane=self.consumer) for key, fields in rows]
 
     def reclaim(self, most: int) -> list[StreamEvent]:
         """Returns unacknowledged events of this consumer, then those of other consumers."""
@@ -266,7 +266,7 @@ class RedisSource:
                 pipe.xpending_range(self.stream, self.group, key, key, 1)
             counts = [pending[0]["times_delivered"] if pending else 1 for pending in pipe.execute()]
         return [
-            StreamEvent(key, fields, count)
+            StreamEvent(key, fields, count, lane=self.consumer)
             for (key, fields), count in zip(rows, counts, strict=True)
         ]
 

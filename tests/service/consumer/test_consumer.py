@@ -20,6 +20,7 @@ import redis
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.errors import StoreError
+from nearkin.index.entry import RESERVED
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
 from nearkin.service.consumer.consumer import Consumer, ConsumerCounts
@@ -101,7 +102,8 @@ def consume(stream: Stream, sink: Any, consumer: str = "one", **fields: Any) -> 
 
 
 def ids(index: nk.Index) -> list[str]:
-    return sorted(entry.id for entry in index._session.store.scan())
+    entries = index._session.store.scan()
+    return sorted(entry.id for entry in entries if not entry.scope.startswith(RESERVED))
 
 
 def test_events_are_upserted_once(stream: Stream, index: nk.Index) -> None:
@@ -116,6 +118,7 @@ def test_events_are_upserted_once(stream: Stream, index: nk.Index) -> None:
         "exact": 1,
         "removed": 0,
         "old": 0,
+        "repeated": 0,
         "dead": 0,
         "dropped": 0,
     }
@@ -700,7 +703,9 @@ def documents_in(path: Path) -> int:
         return 0
     with sqlite3.connect(path) as db:
         try:
-            return int(db.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
+            return int(
+                db.execute("SELECT COUNT(*) FROM entries WHERE scope = 'default'").fetchone()[0]
+            )
         except sqlite3.OperationalError:
             return 0
 

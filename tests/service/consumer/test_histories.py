@@ -154,7 +154,7 @@ def test_newest_versions_are_left_whatever_their_order(
     for random, index in open_indexes(kind, request, tmp_path, full=full):
         events, left = make_versions(random)
         cut = random.randrange(len(events) + 1)
-        sources = [ListedSource(events[:cut]), ListedSource(events[cut:])]
+        sources = [ListedSource(events[:cut], "0"), ListedSource(events[cut:], "1")]
         sink = IndexSink(index)
         killer = Killer(random, kills=4)
         killer.wrap(sink, "upsert", "remove")
