@@ -10,6 +10,8 @@ from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.table_forms import TableForms
 from nearkin.runtime.version import VERSION
+from nearkin.settings.acceptance import parse_expression
+from nearkin.settings.acceptance.expression import describe_briefly
 
 CHOSEN = "settings.toml"
 """The file of an output that holds the settings that were chosen for it."""
@@ -20,6 +22,7 @@ TRIED = pa.schema(
         ("threshold", pa.float64()),
         ("removed", pa.int64()),
         ("undoubted", pa.float64()),
+        ("accept", pa.string()),
     ]
 )
 """The schema of the definitions that were tried."""
@@ -33,9 +36,11 @@ class TriedSettings:
         shingle: Unit and length of the shingles.
         measure: Measure of similarity.
         threshold: Lowest threshold at which few removals are doubtful. None without such a one.
+            With a condition, the smallest similarity for which it can hold.
         removed: Number of sampled documents that it removes as near-duplicates there, or at the
             lowest threshold that was tried.
         undoubted: Estimated number of them that are not doubtful. 0 without a threshold.
+        accept: Condition with weights of columns, which decides instead of a threshold, or None.
     """
 
     shingle: str
@@ -43,6 +48,14 @@ class TriedSettings:
     threshold: float | None
     removed: int = 0
     undoubted: float = 0.0
+    accept: str | None = None
+
+    def to_settings(self) -> dict[str, object]:
+        """Returns the settings as arguments of `dedup`."""
+        settings: dict[str, object] = {"shingle": self.shingle, "measure": self.measure}
+        if self.accept is not None:
+            return {**settings, "accept": self.accept}
+        return {**settings, "threshold": self.threshold}
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,8 +83,7 @@ class ChosenSettings(TableForms):
     peak_memory: int = 0
 
     def __repr__(self) -> str:
-        described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
-        return f"<ChosenSettings: {described}>"
+        return f"<ChosenSettings: {self.describe()}>"
 
     def to_arrow(self) -> pa.Table:
         """Returns the definitions that were tried, with the attributes of `TriedSettings`."""
@@ -83,6 +95,8 @@ class ChosenSettings(TableForms):
             name: "+".join(value) if isinstance(value, list) else value
             for name, value in self.settings.items()
         }
+        if isinstance(accept := values.get("accept"), str):
+            values["accept"] = describe_briefly(parse_expression(accept))
         described = ", ".join(f"{name} {value}" for name, value in values.items())
         return f"{described} ({self.reason})" if self.reason else described
 
@@ -112,6 +126,8 @@ class ChosenSettings(TableForms):
 
     def _describe(self, tried: TriedSettings) -> str:
         name = f"{tried.shingle} {tried.measure}"
+        if tried.accept is not None:
+            name += " with weights of columns"
         if tried.threshold is None:
             return f"{name}: no threshold at which few removals are doubtful"
         return f"{name} from {tried.threshold:g}: {tried.undoubted:,.0f} removals without doubt"

@@ -11,12 +11,15 @@ from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.engine.verification import Payloads
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.acceptance import Differ, Expression, Same
-from nearkin.settings.acceptance.expression import Predicate, collect_predicates
+from nearkin.settings.acceptance import Differ, Expression, MatchWeight, Same
+from nearkin.settings.acceptance.expression import Predicate, collect_predicates, collect_weights
 
 
 def read_fact(documents: Documents, predicate: Predicate) -> np.ndarray:
-    """Returns hashes of what a condition compares in two documents, uint64 (n,) or (n, 2)."""
+    """Returns hashes of what a condition compares in two documents, uint64 (n,) or (n, width)."""
+    if isinstance(predicate, MatchWeight):
+        columns = (weights.column for weights in predicate.columns)
+        return np.stack([documents.hash_compared_values(column) for column in columns], axis=1)
     if isinstance(predicate, Same | Differ):
         return documents.hash_compared_values(predicate.column)
     fact = TEXT_FACTS[predicate]
@@ -49,6 +52,12 @@ def create_acceptance(
         facts={
             predicate: read_fact(documents, predicate)
             for predicate in collect_predicates(expression)
+            if not isinstance(predicate, MatchWeight)
         },
         runs=runs,
+        values={
+            weights.column: documents.carried[weights.column]
+            for condition in collect_weights(expression)
+            for weights in condition.columns
+        },
     )

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.engine.acceptance import DirectedPairs, measured_number
 from nearkin.engine.document_facts import NULL_VALUE, mix_hashes
+from nearkin.engine.documents import take_values
 from nearkin.engine.token_runs import TokenKind, TokenRuns
-from nearkin.settings.acceptance import Differ, Expression, SaysAll
+from nearkin.settings.acceptance import Differ, Expression, MatchWeight, SaysAll
 from nearkin.settings.acceptance.expression import (
+    ColumnWeights,
     Number,
     Predicate,
     collect_numbers,
@@ -19,8 +22,11 @@ from nearkin.settings.acceptance.expression import (
 )
 from nearkin.stages.measures.base import StoredPayloads
 from nearkin.stages.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.stages.verify.column_similarity import compare_values
 from nearkin.stages.verify.jaccard import compare_sets
 
+WEIGHT_DIGITS = 6
+"""The number of decimal digits of a sum of weights."""
 FactReader: TypeAlias = Callable[[Predicate], np.ndarray]
 """A function that returns what a condition compares in two documents, as hashes of it, uint64 (n,)
 or (n, width)."""
@@ -72,6 +78,7 @@ class PairAcceptance:
         lengths: Size of each document's text in bytes, int64 (n,).
         facts: Hashes of what each condition compares, uint64 (n,) or (n, width).
         runs: Tokens of the documents, of each kind whose order the acceptance compares.
+        values: Values of the columns that have weights, large_string (n,).
     """
 
     expression: Expression
@@ -81,6 +88,7 @@ class PairAcceptance:
     lengths: np.ndarray
     facts: Mapping[Predicate, np.ndarray]
     runs: Mapping[TokenKind, TokenRuns] = field(default_factory=dict)
+    values: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
         """Returns the scored pairs that are accepted."""
@@ -131,6 +139,9 @@ class _StoredPairs(DirectedPairs):
         kept = self._kept[rows]
         if isinstance(predicate, SaysAll):
             return self._acceptance.runs[TokenKind.WORDING].find_said(removed, kept)
+        if isinstance(predicate, MatchWeight):
+            weights = weigh_columns(predicate, self._acceptance.values, removed, kept)
+            return add_weights(weights) >= predicate.least
         fact = self._acceptance.facts[predicate]
         first = fact[removed]
         second = fact[kept]
@@ -139,3 +150,52 @@ class _StoredPairs(DirectedPairs):
             return np.asarray(has_values & (first != second)).reshape(len(rows))
         equal: np.ndarray = np.asarray(first == second)
         return np.asarray(equal if equal.ndim == 1 else equal.all(axis=1))
+
+
+def weigh_columns(
+    condition: MatchWeight,
+    values: Mapping[str, pa.ChunkedArray],
+    first: np.ndarray,
+    second: np.ndarray,
+) -> np.ndarray:
+    """Returns the weight of each column of pairs of documents, float64 (columns, m).
+
+    Args:
+        values: Values of the columns, large_string (n,).
+        first: Number of one document of each pair, int64 (m,).
+        second: Number of the other document of each pair, int64 (m,).
+    """
+    documents, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    one, other = places[: len(first)], places[len(first) :]
+    weights = np.empty((len(condition.columns), len(first)))
+    for row, column in zip(weights, condition.columns, strict=True):
+        taken = take_values(values[column.column], documents)
+        row[:] = weigh_similarities(column, compare_values(taken, one, other))
+    return weights
+
+
+def weigh_similarities(column: ColumnWeights, similarities: np.ndarray) -> np.ndarray:
+    """Returns the weight of each pair of values of a column, float64 (m,).
+
+    A missing value speaks for nothing: its weight is 0.
+
+    Args:
+        column: Weights of the column.
+        similarities: Similarities of the values, float64 (m,), NaN if one is missing.
+
+    Examples:
+        >>> from nearkin.settings.acceptance.expression import WeightLevel
+        >>> column = ColumnWeights("city", (WeightLevel(1, 4.0), WeightLevel(0, -3.0)))
+        >>> weigh_similarities(column, np.array([1.0, 0.9, np.nan])).tolist()
+        [4.0, -3.0, 0.0]
+    """
+    least = np.array([level.least for level in reversed(column.levels)])
+    weights = np.array([0.0, *(level.weight for level in reversed(column.levels)), 0.0])
+    places = np.searchsorted(least, similarities, side="right")
+    places[np.isnan(similarities)] = len(weights) - 1
+    return weights[places]
+
+
+def add_weights(weights: np.ndarray) -> np.ndarray:
+    """Returns the sum of the weights of each pair, float64 (m,), free of rounding errors."""
+    return np.asarray(weights.sum(axis=0).round(WEIGHT_DIGITS))

@@ -8,7 +8,7 @@ documents without doubt is chosen.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, Unpack
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from nearkin.quality.evaluate.doubtful_removals import (
 from nearkin.quality.fit.documents import FitDocuments
 from nearkin.quality.fit.log_lines import measure_log_shares
 from nearkin.reports.run_warnings import log_warnings
+from nearkin.runs.choose_weights import choose_weights, weigh_doubts
 from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runs.trial import find_doubtful, make_table, read_sample
 from nearkin.runtime.argument_types import check_arguments
@@ -40,6 +41,7 @@ from nearkin.settings.keywords import ReadKeywords
 from nearkin.settings.presets import Preset
 from nearkin.settings.spec import Spec
 from nearkin.settings.table import FieldColumnSettings, ReadSettings, ResourceSettings, names_of
+from nearkin.stages.cluster.keep import KeepPolicy
 from nearkin.stages.sketch.resources import NO_RESOURCES
 from nearkin.stages.verify.jaccard import SetBuilder
 
@@ -64,6 +66,9 @@ MOST_RUNS = 6
 """The largest number of thresholds of a candidate that are tried."""
 LEAST_GAIN = 1.02
 """The factor by which a candidate must remove more documents without doubt than a faster one."""
+LEAST_OF_WEIGHTS = 0.7
+"""The part of the gain of another definition that weights of columns must have. They are preferred,
+because they know in which columns copies of these rows differ, and words do not."""
 LEAST_DOCUMENTS = 100
 """The number of documents from which a run chooses its settings. Fewer are seen at a glance."""
 LOOKED_AT = 1000
@@ -158,17 +163,25 @@ def choose_for_run(
     beginning = _read_beginning(corpus, columns)
     if len(beginning) < LEAST_DOCUMENTS:
         return None
-    if not _are_short(beginning) and not measure_log_shares(beginning).are_logs:
+    is_table = columns.joined
+    if not (is_table or _are_short(beginning) or measure_log_shares(beginning).are_logs):
         return None
-    documents = read_sample(corpus, columns, parameters.get("across"), progress)
+    choosable = columns.sources if columns.joined and _allows_condition(parameters) else ()
+    documents = read_sample(corpus, columns, parameters.get("across"), progress, choosable)
     chosen = _choose_for_logs(documents, columns)
-    if chosen is not None or not _are_short(documents.contents):
+    if chosen is not None or not (columns.joined or _are_short(documents.contents)):
         return chosen
     workers = workers_or_cores(parameters.get("workers"))
     with PeakMemory() as memory:
         remedy = _advise_answers(corpus, columns)
         chosen = _choose(documents, workers, progress, memory_of(parameters), remedy)
     return replace(chosen, peak_memory=memory.peak)
+
+
+def _allows_condition(parameters: RunParameters) -> bool:
+    """Returns whether a condition may decide which rows are removed."""
+    keep = parameters.get("keep")
+    return not isinstance(keep, str) or KeepPolicy.parse(keep).cluster_criterion is None
 
 
 def _read_beginning(corpus: Corpus, columns: Columns) -> pa.Array:
@@ -199,7 +212,8 @@ def choose_settings(
             "settings are chosen without labels for texts only, because words show what differs; "
             f"pass {name_setting('labels')}"
         )
-    documents = read_sample(corpus, columns, across, progress)
+    choosable = columns.sources if columns.joined else ()
+    documents = read_sample(corpus, columns, across, progress, choosable)
     chosen = _choose_for_logs(documents, columns)
     remedy = _advise_answers(corpus, columns)
     return chosen or _choose(documents, workers, progress, AUTOMATIC, remedy)
@@ -216,15 +230,23 @@ def _choose(
 ) -> ChosenSettings:
     """Chooses settings for the documents of a sample."""
     table = make_table(documents)
-    progress.stage("choose", len(CANDIDATES))
+    columns = None if documents.texts is None else list(documents.texts.columns)
+    progress.stage("choose", len(CANDIDATES) + (documents.texts is not None))
     tried = []
     for candidate in CANDIDATES:
-        tried.append(_try(candidate, table, workers, memory))
+        tried.append(_try(candidate, columns, table, workers, memory))
         progress.advance(1)
     best: TriedSettings | None = None
     for one in tried:
         if one.undoubted > (0 if best is None else LEAST_GAIN * best.undoubted):
             best = one
+    if documents.texts is not None:
+        weighted = choose_weights(documents, table, workers, memory)
+        tried.append(weighted)
+        progress.advance(1)
+        usual = 0.0 if best is None else LEAST_OF_WEIGHTS * weigh_doubts(best)
+        if weigh_doubts(weighted) > max(usual, 0.0):
+            best = weighted
     settings = dict(DEFAULT_SETTINGS)
     warnings = []
     if best is None and any(one.removed for one in tried):
@@ -232,11 +254,7 @@ def _choose(
             f"no settings remove documents without doubt, so the defaults stay. {remedy}"
         )
     if best is not None:
-        settings = {
-            "shingle": best.shingle,
-            "measure": best.measure,
-            "threshold": cast("float", best.threshold),
-        }
+        settings = best.to_settings()
     if documents.across is not None:
         settings["across"] = documents.across
     if best is not None and len(documents) < documents.corpus_documents:
@@ -276,7 +294,13 @@ def _choose_for_logs(documents: FitDocuments, columns: Columns) -> ChosenSetting
     )
 
 
-def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str) -> TriedSettings:
+def _try(
+    candidate: Candidate,
+    columns: list[str] | None,
+    table: pa.Table,
+    workers: int,
+    memory: int | str,
+) -> TriedSettings:
     """Finds the lowest threshold of a candidate at which few removals are doubtful.
 
     A higher threshold makes other clusters, so the one that a run advises is tried in turn. It is
@@ -291,6 +315,8 @@ def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str)
             "measure": candidate.measure,
             "threshold": threshold,
         }
+        if columns is not None:
+            settings["text"] = columns
         doubtful = find_doubtful(settings, table, workers, memory)
         if doubtful is None:
             break

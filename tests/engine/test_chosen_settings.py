@@ -24,4 +24,4 @@ def test_settings_file_says_what_was_tried(tmp_path: Path) -> None:
     assert "chars:3 jaccard from 0.6: 85 removals without doubt" in text
     assert "words:1 jaccard: no threshold at which few removals are doubtful" in text
     assert Settings.read(path).values == chosen.settings
-    assert repr(chosen) == "<ChosenSettings: shingle=chars:3, measure=jaccard, threshold=0.6>"
+    assert repr(chosen) == "<ChosenSettings: shingle chars:3, measure jaccard, threshold 0.6>"

@@ -20,7 +20,7 @@ from nearkin.engine.document_facts import (
     text_lengths,
 )
 from nearkin.engine.options import RunOptions, SecondMeasure
-from nearkin.engine.pair_acceptance import PairAcceptance
+from nearkin.engine.pair_acceptance import PairAcceptance, add_weights, weigh_columns
 from nearkin.engine.result_schema import MATCHED_IN
 from nearkin.engine.second_measure import vector_columns
 from nearkin.engine.token_runs import TokenRuns, create_token_reader
@@ -28,8 +28,13 @@ from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_similarity
-from nearkin.settings.acceptance import And, Differ, Expression, Same
-from nearkin.settings.acceptance.expression import Predicate, collect_predicates
+from nearkin.settings.acceptance import And, Differ, Expression, MatchWeight, Same
+from nearkin.settings.acceptance.expression import (
+    Predicate,
+    collect_predicates,
+    collect_weights,
+    describe_briefly,
+)
 from nearkin.settings.spec import Spec
 from nearkin.stages.lsh.sign_bands import fixed_sign_banding
 from nearkin.stages.measures import measure_of
@@ -334,12 +339,14 @@ class PairConditions:
             the second one is.
         is_indexed: True if the run looked up all pairs for which the condition can hold, so that
             bands did not decide.
+        weights: Sums of the weights of columns, with the weight of each, in words.
     """
 
     names: tuple[str, str]
     condition: str
     failing: tuple[tuple[str, ...], tuple[str, ...]]
     is_indexed: bool
+    weights: tuple[str, ...] = ()
 
     @property
     def hold(self) -> tuple[bool, bool]:
@@ -349,6 +356,9 @@ class PairConditions:
 
     def describe(self) -> str:
         """Returns which of the documents could be removed in favour of the other, in words."""
+        return "; ".join((self._describe_conditions(), *self.weights))
+
+    def _describe_conditions(self) -> str:
         first, second = self.names
         if all(self.hold):
             return f"either could be removed in favour of the other, because {self.condition} holds"
@@ -394,7 +404,19 @@ def explain_acceptance(
             return compared_value_hashes(pa.array(values))
         return text_facts[TEXT_FACTS[predicate]]
 
-    facts = {predicate: read_fact(predicate) for predicate in collect_predicates(expression)}
+    facts: dict[Predicate, np.ndarray] = {
+        predicate: read_fact(predicate)
+        for predicate in collect_predicates(expression)
+        if not isinstance(predicate, MatchWeight)
+    }
+    weighted = collect_weights(expression)
+    values = {
+        weights.column: pa.chunked_array(
+            [[document.carried[weights.column] for document in documents]], pa.large_string()
+        )
+        for condition in weighted
+        for weights in condition.columns
+    }
     scored = measure.compare(FIRST_PAIR, stored)
     operands = expression.operands if isinstance(expression, And) else (expression,)
 
@@ -407,6 +429,7 @@ def explain_acceptance(
             lengths=text_lengths(contents),
             facts=facts,
             runs=runs,
+            values=values,
         )
         return not len(acceptance.find_accepted(scored))
 
@@ -414,10 +437,22 @@ def explain_acceptance(
     first_removed, second_removed = np.array([1, 0]), np.array([0, 1])
     return PairConditions(
         names=(documents[0].row["id"], documents[1].row["id"]),
-        condition=str(expression),
+        condition=describe_briefly(expression),
         failing=(
-            tuple(str(operand) for operand in operands if fails(operand, first_removed)),
-            tuple(str(operand) for operand in operands if fails(operand, second_removed)),
+            tuple(describe_briefly(each) for each in operands if fails(each, first_removed)),
+            tuple(describe_briefly(each) for each in operands if fails(each, second_removed)),
         ),
         is_indexed=settings.containment_threshold is not None,
+        weights=tuple(_describe_weights(condition, values) for condition in weighted),
     )
+
+
+def _describe_weights(condition: MatchWeight, values: Mapping[str, pa.ChunkedArray]) -> str:
+    """Returns the sum of the weights of two documents, and the weight of each column."""
+    weights = weigh_columns(condition, values, np.array([0]), np.array([1]))
+    shown = (
+        f"{column.column} {weight:+g}"
+        for column, weight in zip(condition.columns, weights[:, 0].tolist(), strict=True)
+    )
+    total = float(add_weights(weights)[0])
+    return f"the weights add up to {total:g} of {condition.least:g} ({', '.join(shown)})"

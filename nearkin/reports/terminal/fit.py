@@ -68,9 +68,10 @@ def print_chosen(chosen: ChosenSettings, console: Console) -> None:
     for tried in chosen.tried:
         threshold = "–" if tried.threshold is None else f"{tried.threshold:g}"
         undoubted = "–" if tried.threshold is None else f"{tried.undoubted:,.0f}"
-        rows.append(
-            (f"{tried.shingle} {tried.measure}", threshold, f"{tried.removed:,}", undoubted)
-        )
+        name = f"{tried.shingle} {tried.measure}"
+        if tried.accept is not None:
+            name = "weights of columns"
+        rows.append((name, threshold, f"{tried.removed:,}", undoubted))
     if rows:
         names = ("settings", "threshold", "near-duplicates", "without doubt")
         console.print(text_table(None, names, rows))

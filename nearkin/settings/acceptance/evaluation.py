@@ -14,6 +14,7 @@ from nearkin.settings.acceptance.expression import (
     And,
     Comparison,
     Expression,
+    MatchWeight,
     Not,
     Number,
     Operator,
@@ -88,6 +89,6 @@ def _exclude(rows: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 
 
 def _compares_texts(expression: Expression) -> bool:
-    return Number.WITNESS in collect_numbers(expression) or SaysAll() in collect_predicates(
-        expression
+    return Number.WITNESS in collect_numbers(expression) or any(
+        isinstance(leaf, SaysAll | MatchWeight) for leaf in collect_predicates(expression)
     )

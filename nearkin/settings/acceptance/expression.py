@@ -6,7 +6,7 @@ A pair has a direction: the later document in keep order is the removed one, the
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 BARE_COLUMN = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 """The names of columns that need no quotation marks in an expression."""
@@ -37,6 +37,7 @@ NUMBERS_EQUAL = "numbers_equal"
 SAYS_ALL = "says_all"
 SAME = "same"
 DIFFER = "differ"
+MATCH_WEIGHT = "match_weight"
 
 
 class Operator(StrEnum):
@@ -116,6 +117,54 @@ class Differ:
         return f"{DIFFER}({_write_column(self.column)})"
 
 
+class WeightLevel(NamedTuple):
+    """A weight of the values of a column that are similar enough."""
+
+    least: float
+    """The smallest similarity of the values, from 0 to 1."""
+    weight: float
+    """The weight of a pair, positive for duplicates and negative against them."""
+
+
+@dataclass(frozen=True)
+class ColumnWeights:
+    """The weights of a column by the similarity of its values.
+
+    Attributes:
+        column: Name of the column.
+        levels: Weights, the highest similarity first. The first one that a pair reaches counts.
+    """
+
+    column: str
+    levels: tuple[WeightLevel, ...]
+
+    def __str__(self) -> str:
+        levels = (f"{level.least:g}:{level.weight:g}" for level in self.levels)
+        return f"{_write_column(self.column)} {' '.join(levels)}"
+
+
+@dataclass(frozen=True)
+class MatchWeight:
+    """The condition that the weights of columns add up to enough (Fellegi and Sunter 1969).
+
+    Attributes:
+        columns: Weights of each column.
+        least: Smallest sum.
+    """
+
+    columns: tuple[ColumnWeights, ...]
+    least: float
+
+    def __str__(self) -> str:
+        return f"{MATCH_WEIGHT}({', '.join(map(str, self.columns))}) >= {self.least:g}"
+
+    @property
+    def brief(self) -> str:
+        """The condition without the weights."""
+        columns = (_write_column(weights.column) for weights in self.columns)
+        return f"{MATCH_WEIGHT}({', '.join(columns)}) >= {self.least:g}"
+
+
 def _write_column(column: str) -> str:
     """Returns the name of a column, in quotation marks if it needs them."""
     if BARE_COLUMN.fullmatch(column):
@@ -167,7 +216,7 @@ class Or:
 
 
 Equality: TypeAlias = NumbersEqual | Same
-Predicate: TypeAlias = Equality | Differ | SaysAll
+Predicate: TypeAlias = Equality | Differ | MatchWeight | SaysAll
 Expression: TypeAlias = Comparison | Predicate | Not | And | Or
 
 
@@ -199,8 +248,32 @@ def collect_columns(expression: Expression) -> tuple[str, ...]:
         ('lang', 'doi', 'site')
     """
     predicates = collect_predicates(expression)
-    columns = (leaf.column for leaf in predicates if isinstance(leaf, Same | Differ))
+    columns: list[str] = []
+    for leaf in predicates:
+        if isinstance(leaf, Same | Differ):
+            columns.append(leaf.column)
+        elif isinstance(leaf, MatchWeight):
+            columns.extend(weights.column for weights in leaf.columns)
     return tuple(dict.fromkeys(columns))
+
+
+def collect_weights(expression: Expression) -> tuple[MatchWeight, ...]:
+    """Returns the conditions of an expression on weights of columns, each once, in order."""
+    return tuple(leaf for leaf in collect_predicates(expression) if isinstance(leaf, MatchWeight))
+
+
+def describe_briefly(expression: Expression) -> str:
+    """Returns the text of an expression without the weights of columns.
+
+    Examples:
+        >>> weights = ColumnWeights("name", (WeightLevel(1, 6.0), WeightLevel(0, -3.0)))
+        >>> describe_briefly(And((Same("lang"), MatchWeight((weights,), 5.0))))
+        'same(lang) and match_weight(name) >= 5'
+    """
+    text = str(expression)
+    for condition in collect_weights(expression):
+        text = text.replace(str(condition), condition.brief)
+    return text
 
 
 def required_equalities(expression: Expression) -> tuple[Equality, ...]:

@@ -7,6 +7,8 @@ The grammar, in the order of precedence:
     condition = "not" condition | "(" expression ")" | comparison | predicate
     comparison = NUMBER ( ">=" | ">" | "<=" | "<" | "==" ) CONSTANT
     predicate = "says_all" | "numbers_equal" | ( "same" | "differ" ) "(" COLUMN ")"
+        | "match_weight" "(" weights { "," weights } ")" ">=" WEIGHT
+    weights = COLUMN SIMILARITY ":" WEIGHT { SIMILARITY ":" WEIGHT }
 """
 
 import re
@@ -17,14 +19,17 @@ from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.acceptance.expression import (
     DIFFER,
+    MATCH_WEIGHT,
     NUMBERS_EQUAL,
     SAME,
     SAYS_ALL,
     SHARES,
     And,
+    ColumnWeights,
     Comparison,
     Differ,
     Expression,
+    MatchWeight,
     Not,
     Number,
     NumbersEqual,
@@ -32,9 +37,10 @@ from nearkin.settings.acceptance.expression import (
     Or,
     Same,
     SaysAll,
+    WeightLevel,
 )
 
-MAX_LENGTH = 1000
+MAX_LENGTH = 4000
 """The largest number of characters of an expression."""
 MAX_DEPTH = 20
 """The largest number of parentheses and `not` around a condition."""
@@ -45,7 +51,7 @@ NAMED_EXPRESSIONS = {
     "contained": "containment >= 0.98",
 }
 """The expressions with a name."""
-TERMS = (*Number, SAYS_ALL, NUMBERS_EQUAL, SAME, DIFFER)
+TERMS = (*Number, SAYS_ALL, NUMBERS_EQUAL, SAME, DIFFER, MATCH_WEIGHT)
 WORDS = {"and", "or", "not"}
 TOKEN = re.compile(
     r"""
@@ -59,6 +65,12 @@ TOKEN = re.compile(
 )
 COLUMN = re.compile(r"\w+(?:\.\w+)*")
 SPACE = re.compile(r"\s*")
+LEVEL = r"\d+(?:\.\d+)?:-?\d+(?:\.\d+)?"
+WEIGHTS = re.compile(
+    rf"""\s*(?P<column>"(?:[^"]|"")+"|\w+(?:\.\w+)*)(?P<levels>(?:\s+{LEVEL})+)\s*(?P<end>[,)])"""
+)
+LEAST_WEIGHT = re.compile(r"\s*>=\s*(?P<least>-?\d+(?:\.\d+)?)(?![\w.])")
+WEIGHTS_EXAMPLE = f"{MATCH_WEIGHT}(name 1:6 0.7:4 0:-3, city 1:2 0:-1) >= 5"
 
 
 class _Token(NamedTuple):
@@ -192,6 +204,8 @@ class _Parser:
             return Same(self._parse_column())
         if term.text == DIFFER:
             return Differ(self._parse_column())
+        if term.text == MATCH_WEIGHT:
+            return self._parse_weights()
         self._advance()
         if term.text == NUMBERS_EQUAL:
             return NumbersEqual()
@@ -241,6 +255,39 @@ class _Parser:
         self._advance()
         self._expect(")")
         return name
+
+    def _parse_weights(self) -> MatchWeight:
+        """Returns the weights of columns after the current token, `match_weight`."""
+        self._advance()
+        if self._token.text != "(":
+            self._fail(f"expected ( after {MATCH_WEIGHT}, for example {WEIGHTS_EXAMPLE}")
+        columns: list[ColumnWeights] = []
+        end = ","
+        while end == ",":
+            part = WEIGHTS.match(self._text, self._end)
+            position = self._skip_space()
+            if part is None:
+                token = _Token("unknown", "", position)
+                self._fail(f"expected a column with weights, for example {WEIGHTS_EXAMPLE}", token)
+            column = part["column"]
+            if column.startswith('"'):
+                column = column[1:-1].replace('""', '"')
+            parts = [level.split(":") for level in part["levels"].split()]
+            levels = [WeightLevel(float(least), float(weight)) for least, weight in parts]
+            similarities = [level.least for level in levels]
+            if similarities != sorted(set(similarities), reverse=True) or similarities[0] > 1:
+                token = _Token("unknown", "", position)
+                self._fail("the similarities of a column descend from at most 1 to 0", token)
+            columns.append(ColumnWeights(column, tuple(levels)))
+            end = part["end"]
+            self._end = part.end()
+        least = LEAST_WEIGHT.match(self._text, self._end)
+        if least is None:
+            token = _Token("unknown", "", self._skip_space())
+            self._fail(f"expected >= and a number, for example {WEIGHTS_EXAMPLE}", token)
+        self._end = least.end()
+        self._advance()
+        return MatchWeight(tuple(columns), float(least["least"]))
 
     def _expect(self, parenthesis: str) -> None:
         if self._token.text != parenthesis:

@@ -9,13 +9,20 @@ from nearkin.settings.acceptance import (
     Comparison,
     Differ,
     Expression,
+    MatchWeight,
     Not,
     NumbersEqual,
     Or,
     Same,
     SaysAll,
 )
-from nearkin.settings.acceptance.expression import SHARES, Number, Operator
+from nearkin.settings.acceptance.expression import (
+    SHARES,
+    ColumnWeights,
+    Number,
+    Operator,
+    WeightLevel,
+)
 
 COLUMNS = ("lang", "my column", 'a"b', "größe", "1st", "not", "")
 SHARE_VALUES = (0.0, 0.25, 1 / 3, 0.5, 0.98, 1.0, 1e-7)
@@ -37,12 +44,27 @@ def _combined(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expr
 
 
 COLUMN_NAMES = st.sampled_from([column for column in COLUMNS if column])
+
+
+def _match_weights() -> st.SearchStrategy[Expression]:
+    weights = st.integers(-200, 200).map(lambda tenths: tenths / 10)
+    similarities = st.lists(st.sampled_from([0.0, 0.25, 0.8, 1.0]), min_size=1, unique=True)
+    levels = similarities.flatmap(
+        lambda least: st.tuples(
+            *(st.builds(WeightLevel, st.just(one), weights) for one in sorted(least, reverse=True))
+        )
+    )
+    columns = st.lists(st.builds(ColumnWeights, COLUMN_NAMES, levels), min_size=1, max_size=3)
+    return st.builds(MatchWeight, columns.map(tuple), weights)
+
+
 EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
     st.one_of(
         _comparisons(),
         st.sampled_from([NumbersEqual(), SaysAll()]),
         st.builds(Same, COLUMN_NAMES),
         st.builds(Differ, COLUMN_NAMES),
+        _match_weights(),
     ),
     _combined,
     max_leaves=6,

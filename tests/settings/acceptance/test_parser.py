@@ -116,10 +116,32 @@ def test_an_error_shows_no_control_characters() -> None:
     assert str(caught.value).splitlines()[-2:] == ["jaccard  [2J   ", " " * 8 + "^"]
 
 
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("match_weight", 13, r"expected \( after match_weight, for example match_weight\(name"),
+        ("match_weight()", 14, "expected a column with weights"),
+        ("match_weight(name) >= 5", 14, "expected a column with weights"),
+        ("match_weight(name 1:6, 0:-3) >= 5", 24, "expected a column with weights"),
+        ("match_weight(name 1:6 0:x) >= 5", 14, "expected a column with weights"),
+        ("match_weight(name 0:6 1:2) >= 5", 14, "descend from at most 1 to 0"),
+        ("match_weight(name 1.5:6) >= 5", 14, "descend from at most 1 to 0"),
+        ("match_weight(name 1:6)", 23, "expected >= and a number"),
+        ("match_weight(name 1:6) > 5", 24, "expected >= and a number"),
+        ("match_weight(name 1:6) >= five", 24, "expected >= and a number"),
+        ("match_weight(name 1:6) >= 5 5", 29, "expected 'and', 'or' or the end"),
+    ],
+)
+def test_an_error_of_weights_names_its_place(text: str, position: int, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"at character {position}: .*{reason}") as caught:
+        parse_expression(text)
+    assert str(caught.value).splitlines()[-1].index("^") == position - 1
+
+
 def test_nesting_and_length_are_bounded() -> None:
     assert parse_expression("(" * 19 + "numbers_equal" + ")" * 19) == NumbersEqual()
     for text in ("(" * 400, "not " * 200, "(" * 20 + "numbers_equal" + ")" * 20):
         with pytest.raises(UsageError, match="more than 19 parentheses"):
             parse_expression(text)
-    with pytest.raises(UsageError, match="1,001 characters; an expression may have at most 1,000"):
+    with pytest.raises(UsageError, match="4,001 characters; an expression may have at most 4,000"):
         parse_expression(" " * (MAX_LENGTH + 1))
