@@ -261,7 +261,8 @@ def read_rows(name: str) -> dict[str, tuple[str, ...]]:
 
 def measure_choice(labelled: LabelledSet) -> tuple[str, ...]:
     """Returns the row of a set: the choice of a run without settings, and its scores."""
-    clustering = run_dedup(labelled, {"max_removed": 1.0})
+    text = list(labelled.fields) if len(labelled.fields) > 1 else None
+    clustering = run_dedup(labelled, {"max_removed": 1.0, "text": text})
     found = score_clusters(labelled.clusters, clustering.labels)
     kept = score_kept(labelled.clusters, clustering.kept)
     scores = (found.precision, found.recall, found.f1, kept.lost)
@@ -278,6 +279,8 @@ def describe_choice(chosen: nk.results.ChosenSettings | None) -> str:
         return "long texts"
     if chosen.reason:
         return chosen.reason.partition(":")[0]
+    if "accept" in chosen.settings:
+        return "weights of columns"
     return "–" if chosen.is_default else describe_settings(chosen.settings)
 
 
