@@ -156,6 +156,9 @@ class History:
         rows = self.new_rows(count)
         self.rng.shuffle(rows)
         suffix = self.rng.choice([".jsonl", ".parquet", ".csv"])
+        if "--merge-fields" in self.settings:
+            # values of several types are not merged
+            suffix = ".parquet"
         parts = self.rng.randrange(1, 4)
         for part in range(parts):
             write_rows(folder / f"part{part}{suffix}", rows[part::parts])
