@@ -22,6 +22,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.run import Run
 from nearkin.errors import UsageError
 from nearkin.reports.excerpts import ExcerptCollector
+from nearkin.runs.run_record import FileRun
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import require_choice
@@ -117,6 +118,16 @@ class DocumentOutput:
     def has_copies(self) -> bool:
         """True if the inputs are copied without the removed rows."""
         return self.output == KEPT
+
+    @classmethod
+    def from_record(cls, record: FileRun) -> "DocumentOutput":
+        """Returns what the output of a finished run holds, apart from weights of all documents."""
+        return cls(
+            record.output or KEPT,
+            record.codec or SAME_CODEC,
+            record.sizes,
+            merge=MergeRequest.parse(record.merge_fields, adds_sources=record.merge_sources),
+        )
 
     def to_record(self) -> dict[str, Any]:
         """Returns the values that differ from the defaults, for run.json and to resume a run."""

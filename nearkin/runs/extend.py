@@ -14,13 +14,12 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.text_forms import format_as_text
 from nearkin.engine.growth import Growth, read_comparison
-from nearkin.engine.merged_rows import MergeRequest
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_files import KnownPairs
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.diff import DiffResult, diff
-from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
+from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.extension import Extension
 from nearkin.runs.job import Job
 from nearkin.runs.kept_file import KeptFile
@@ -176,12 +175,7 @@ def extend_run(
         annotate=record.annotate,
         save_signatures=True,
         save_hashes=True,
-        documents=DocumentOutput(
-            record.output or KEPT,
-            record.codec or SAME_CODEC,
-            record.sizes,
-            merge=MergeRequest.parse(record.merge_fields, adds_sources=record.merge_sources),
-        ),
+        documents=DocumentOutput.from_record(record),
         resources=SpecResources.read(folder, saved.spec, secret),
         corpus=corpus,
         on_error=on_error,

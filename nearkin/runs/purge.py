@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.blocking import require_blockable, require_one_measure
 from nearkin.engine.blocklist.blocklist import Blocklist
-from nearkin.engine.merged_rows import MergeRequest
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runs.dedup import reference_request_of, run_dedup
-from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput, KeptCutRequest
+from nearkin.runs.document_output import KEPT, DocumentOutput, KeptCutRequest
 from nearkin.runs.job import Job
 from nearkin.runs.purge_request import PurgeRequest, has_given_documents
 from nearkin.runs.reference import open_references
@@ -151,12 +150,7 @@ def _job_of(
         annotate=files.annotate,
         save_signatures=files.save_signatures,
         save_hashes=files.save_hashes,
-        documents=DocumentOutput(
-            files.output or KEPT,
-            files.codec or SAME_CODEC,
-            files.sizes,
-            merge=MergeRequest.parse(files.merge_fields, adds_sources=files.merge_sources),
-        ),
+        documents=DocumentOutput.from_record(files),
         resources=resources,
         against=() if against is None else tuple(against.paths),
         only_against=against is not None and against.only,

@@ -143,3 +143,21 @@ def test_fields_are_added_to_an_object_without_fields(line: bytes) -> None:
     added = pa.record_batch([pa.array(["c"])], ["cluster"])
     written = writer.select([line], np.ones(1, bool), added)
     assert orjson.loads(written.removeprefix(b"\xef\xbb\xbf")) == {"cluster": "c"}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"a": 1.50, "n": [1, {"n": 2}]}\n', b'{"a": 1.50, "n": "x"}\n'),
+        (b'\xef\xbb\xbf{ "n" :null }\r\n', b'\xef\xbb\xbf{ "n" :"x" }\r\n'),
+        (b'{"n": 1, "n": "}"}\n', b'{"n": "x", "n": "x"}\n'),
+        (b'{"a": "\\"n\\": 1"}\n', b'{"a": "\\"n\\": 1","n":"x"}\n'),
+        (b"{ }\n", b'{"n":"x"}\n'),
+    ],
+)
+def test_value_of_a_field_is_replaced_and_the_rest_of_a_line_stays(
+    line: bytes, expected: bytes
+) -> None:
+    values = pa.array(['"x"', None], pa.large_string())
+    replaced = LineWriter(None).replace_values([line, line], "n", values)
+    assert replaced == [expected, line]
