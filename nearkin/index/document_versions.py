@@ -64,7 +64,7 @@ class DocumentVersions:
         if isinstance(session.store, ShardedStore):
             raise UsageError(
                 f"versions need a store that writes a step as a whole, and {session.store.url} "
-                "consists of shards; leave out --version-field, or use one store"
+                "consists of shards; leave out the field of versions, or use one store"
             )
         self._session = session
 

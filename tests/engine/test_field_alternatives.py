@@ -45,7 +45,7 @@ def test_alternatives_hold_where_the_condition_holds() -> None:
         ('"a', "a quotation mark is not closed"),
         ("a >= 0.5", "expected 'and', 'or' or the end, not '>='"),
         ("(" * 30 + "a" + ")" * 30, "more than 20 parentheses"),
-        ("a and b " * 200, "at most 1,000"),
+        ("a and b " * 600, "at most 4,000"),
         ("a and b", "does not name the field 'c'"),
     ],
 )

@@ -235,7 +235,7 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     if id is None:
         raise UsageError(
             f"a deletion must have the field {settings.id}, which holds the id of the document; "
-            "if it is the key of the message, give --id key"
+            "if it is the key of the message, read ids from the field key"
         )
     return EventDocument(event, scope, None, id, _parse_version(event, settings))
 

@@ -199,7 +199,7 @@ class StreamProgress:
         return IncompatibleError(
             f"{self._stream} goes back to its event {event.key}: the index has later events, or "
             f"another one of this key, of the group {self._group}; the stream was created again, "
-            "or its offsets were reset; read it from the beginning with another --group, or "
+            "or its offsets were reset; read it from the beginning with another group, or "
             "continue behind the last event"
         )
 
@@ -249,8 +249,7 @@ class StreamProgress:
     def _is_overtaken(self, name: str) -> IncompatibleError:
         return IncompatibleError(
             f"another consumer of the group {self._group} has processed events of {name!r} of "
-            f"{self._stream}; start this one again, and give consumers names of their own "
-            "(--consumer)"
+            f"{self._stream}; start this one again, and give consumers names of their own"
         )
 
     def _processed(self, event: StreamEvent, outcomes: Sequence[OutcomeEvent]) -> ProcessedEvent:

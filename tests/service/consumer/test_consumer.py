@@ -411,7 +411,7 @@ def test_operations_that_are_unknown_or_incomplete_become_dead_letters(
     assert [letter["nearkin:reason"] for letter in stream.letters] == [
         "op is 'truncate', which is not a known operation; write upsert or delete",
         "a deletion must have the field id, which holds the id of the document; if it is the key "
-        "of the message, give --id key",
+        "of the message, read ids from the field key",
         "id must be 1 to 1024 bytes without control characters",
         "op is not UTF-8",
     ]
