@@ -446,7 +446,7 @@ def test_values_of_json_that_appear_late_are_refused_before_anything_is_written(
     rows[-1]["n"] = 5  # type: ignore[assignment]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "out"
-    rules = ["--merge-fields", "n:union", "--id", "id", "--max-removed", "1"]
+    rules = ["--merge-fields", "n:union", "--id", "id", "--max-removed", "1", "--threshold", "0.8"]
     assert run("dedup", tmp_path / "a.jsonl", *rules, "--out", out) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "the column 'n' of the cluster of '39998'" in message
