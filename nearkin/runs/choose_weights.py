@@ -39,6 +39,10 @@ MOST_LEARNED = 10_000
 """The largest number of pairs from which weights are learned, the most similar ones."""
 PROBABILITIES = (0.5, 0.8, 0.95, 0.99, 0.999)
 """The probabilities from which a pair is taken for duplicates, one after the other."""
+GLANCED = 60
+"""The number of pairs of a proposal that are examined first."""
+MOST_AT_A_GLANCE = 0.7
+"""The share of doubtful ones of these from which a proposal is not examined further."""
 EXAMINED = 300
 """The largest number of pairs of a proposal that are examined."""
 SEED = 4
@@ -163,16 +167,18 @@ def _choose_condition(
     columns: Sequence[str], levels: np.ndarray, pairs: _SimilarRows, documents: FitDocuments
 ) -> _ChosenCondition | None:
     """Returns the condition that finds most pairs without doubt, or None if doubts outweigh."""
-    texts = prepare_texts(documents.contents, ())
+    doubts = _PairDoubts(documents, pairs)
     best = None
     most = 0.0
     for neighbours in NEIGHBOURS:
-        is_learned = pairs.find_closest(neighbours)
-        for proposal in propose_weights(columns, levels, is_learned):
+        for proposal in propose_weights(columns, levels, pairs.find_closest(neighbours)):
             found = np.flatnonzero(proposal.totals >= proposal.least(PROBABILITIES[0]))
+            doubts.group(found)
+            glanced = found[draw_places(len(found), GLANCED, SEED + 2)]
+            if doubts.find(glanced).sum() > MOST_AT_A_GLANCE * len(glanced):
+                continue
             examined = found[draw_places(len(found), EXAMINED, SEED + 1)]
-            has_sources = documents.sources is not None
-            is_doubtful = _find_doubtful(pairs, found, examined, texts, has_sources=has_sources)
+            is_doubtful = doubts.find(examined)
             for probability in PROBABILITIES:
                 least = proposal.least(probability)
                 is_found = proposal.totals >= least
@@ -187,34 +193,40 @@ def _choose_condition(
     return best
 
 
-def _find_doubtful(
-    pairs: _SimilarRows,
-    found: np.ndarray,
-    examined: np.ndarray,
-    texts: Sequence[str],
-    *,
-    has_sources: bool,
-) -> np.ndarray:
-    """Returns whether the words of each examined pair say that it may be distinct, bool (k,).
+class _PairDoubts:
+    """The doubts whether pairs of rows are duplicates, by the words in which they differ."""
 
-    Few common words do not count: the values of the columns are similar all the same.
-    """
-    cluster = np.arange(len(texts), dtype=np.uint32)
-    first, second = pairs.first.astype(np.uint32), pairs.second.astype(np.uint32)
-    kernels.unite(second[found], first[found], cluster)
-    kernels.flatten(cluster)
-    clusters = cluster.astype(np.int64)
-    others = draw_places(len(texts), MOST_BACKGROUND, SEED)
-    background = Background(
-        [texts[row] for row in others.tolist()],
-        clusters[others],
-        len(texts),
-        has_sources=has_sources,
-    )
-    compared = background.compare(
-        [texts[row] for row in first[examined].tolist()],
-        [texts[row] for row in second[examined].tolist()],
-        clusters[first[examined]],
-    )
-    reasons = [Reason.of_evidence(evidence) for evidence in compared]
-    return np.array([reason not in (None, Reason.UNLIKE) for reason in reasons], bool)
+    def __init__(self, documents: FitDocuments, pairs: _SimilarRows) -> None:
+        self._texts = prepare_texts(documents.contents, ())
+        self._pairs = pairs
+        self._clusters = np.arange(len(self._texts))
+        self._others = draw_places(len(self._texts), MOST_BACKGROUND, SEED)
+        self._background = Background(
+            [self._texts[row] for row in self._others.tolist()],
+            self._clusters[self._others],
+            len(self._texts),
+            has_sources=documents.sources is not None,
+        )
+
+    def group(self, found: np.ndarray) -> None:
+        """Takes the rows of found pairs, int64 (k,), for clusters, whose words are no evidence."""
+        cluster = np.arange(len(self._texts), dtype=np.uint32)
+        first = self._pairs.first[found].astype(np.uint32)
+        kernels.unite(self._pairs.second[found].astype(np.uint32), first, cluster)
+        kernels.flatten(cluster)
+        self._clusters = cluster.astype(np.int64)
+        self._background.group(self._clusters[self._others])
+
+    def find(self, examined: np.ndarray) -> np.ndarray:
+        """Returns whether the words of each examined pair say that it may be distinct, bool (k,).
+
+        Few common words do not count: the values of the columns are similar all the same.
+        """
+        first, second = self._pairs.first[examined], self._pairs.second[examined]
+        compared = self._background.compare(
+            [self._texts[row] for row in first.tolist()],
+            [self._texts[row] for row in second.tolist()],
+            self._clusters[first],
+        )
+        reasons = [Reason.of_evidence(evidence) for evidence in compared]
+        return np.array([reason not in (None, Reason.UNLIKE) for reason in reasons], bool)

@@ -110,17 +110,21 @@ class Background:
         If documents of different sources are compared, usual words and those that tell many pairs
         apart can be words of one source, such as the names of its venues. They do not count then.
         """
-        self.clusters = clusters
         self.documents = documents
         self.has_sources = has_sources
         self._builder = SetBuilder(SpecResources().shingler(CHARACTERS))
         self._words = [split_words(text) for text in texts]
         self._frequencies = Counter(word for words in self._words for word in words)
+        self._postings = _Postings.of(self._build_sets(texts))
+        self.group(clusters)
+
+    def group(self, clusters: np.ndarray) -> None:
+        """Gives the texts other clusters, int64 (m,)."""
+        self.clusters = clusters
         # by cluster, so that a large one is not searched for each word
         self._own_frequencies: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for cluster, words in zip(clusters.tolist(), self._words, strict=True):
             self._own_frequencies[cluster].update(words)
-        self._postings = _Postings.of(self._build_sets(texts))
 
     def compare(
         self, removed: Sequence[str], kept: Sequence[str], clusters: np.ndarray
