@@ -206,7 +206,7 @@ class History:
 def test_random_histories_equal_runs_over_the_final_state(
     part: int, tmp_path: Path, *, full: bool
 ) -> None:
-    histories = 75 if full else 10
+    histories = 75 if full else 5
     reused = 0
     for seed in range(part, 4 * histories, 4):
         folder = tmp_path / str(seed)
