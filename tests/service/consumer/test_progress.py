@@ -134,7 +134,9 @@ def test_event_that_changed_nothing_is_not_processed_again(index: nk.Index) -> N
 def test_stream_that_goes_back_is_refused(index: nk.Index) -> None:
     texts = corpus(8)
     consume(index, ListedSource(list_events(*texts)))
-    with pytest.raises(IncompatibleError, match=r"listed goes back to its event 0: .* another group"):
+    with pytest.raises(
+        IncompatibleError, match=r"listed goes back to its event 0: .* another group"
+    ):
         consume(index, ListedSource(list_events(*texts[:2])))
     # the last batch had the events from 4 on
     again = ListedSource(list_events(*texts[:6], "another text", texts[7]))
