@@ -1,11 +1,12 @@
 """The acceptance of the scored pairs of stored documents."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.engine.acceptance import DirectedPairs, measured_number
 from nearkin.engine.document_facts import NULL_VALUE, mix_hashes
@@ -25,6 +26,8 @@ from nearkin.stages.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.stages.verify.column_similarity import compare_values
 from nearkin.stages.verify.jaccard import compare_sets
 
+VALUE_BYTES = 4 << 20
+"""The size of the values of a column that are compared at a time, in bytes."""
 WEIGHT_DIGITS = 6
 """The number of decimal digits of a sum of weights."""
 FactReader: TypeAlias = Callable[[Predicate], np.ndarray]
@@ -165,13 +168,33 @@ def weigh_columns(
         first: Number of one document of each pair, int64 (m,).
         second: Number of the other document of each pair, int64 (m,).
     """
-    documents, places = np.unique(np.concatenate([first, second]), return_inverse=True)
-    one, other = places[: len(first)], places[len(first) :]
     weights = np.empty((len(condition.columns), len(first)))
     for row, column in zip(weights, condition.columns, strict=True):
-        taken = take_values(values[column.column], documents)
-        row[:] = weigh_similarities(column, compare_values(taken, one, other))
+        stored = values[column.column]
+        for portion in _divide_pairs(stored, first, second):
+            pairs = np.concatenate([first[portion], second[portion]])
+            documents, places = np.unique(pairs, return_inverse=True)
+            one, other = np.split(places, 2)
+            similarities = compare_values(take_values(stored, documents), one, other)
+            row[portion] = weigh_similarities(column, similarities)
     return weights
+
+
+def _divide_pairs(
+    values: pa.ChunkedArray, first: np.ndarray, second: np.ndarray
+) -> Iterator[slice]:
+    """Yields consecutive pairs of values of `VALUE_BYTES` together, or one pair of larger ones.
+
+    Their pairs of characters take eight times as much memory.
+    """
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
+    ends = np.cumsum(lengths[first] + lengths[second])
+    start = 0
+    while start < len(first):
+        before = ends[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + VALUE_BYTES, side="right")))
+        yield slice(start, end)
+        start = end
 
 
 def weigh_similarities(column: ColumnWeights, similarities: np.ndarray) -> np.ndarray:

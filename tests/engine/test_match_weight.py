@@ -4,12 +4,18 @@ import random
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.engine import pair_acceptance
+from nearkin.engine.pair_acceptance import weigh_columns
 from nearkin.errors import UsageError
+from nearkin.settings.acceptance import MatchWeight
+from nearkin.settings.acceptance.expression import ColumnWeights, WeightLevel
+from nearkin.stages.verify.column_similarity import compare_values
 from tests.stages.verify.test_column_similarity import compare_in_python
 
 ACCEPT = (
@@ -57,6 +63,28 @@ def weigh(first: dict[str, str | None], second: dict[str, str | None]) -> float:
 def shingle(row: dict[str, str | None]) -> set[str]:
     text = " ".join(value for name, value in row.items() if name != "id" and value)
     return {text[at : at + 3] for at in range(len(text) - 2)}
+
+
+def test_values_that_are_compared_at_a_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(4)
+    texts = ["".join(draw.choices("abcdef", k=draw.randrange(400))) for _ in range(300)]
+    texts[7] = "abcdef" * 500
+    values = {"name": pa.chunked_array([texts[:100], texts[100:]], pa.large_string())}
+    first = np.array([draw.randrange(300) for _ in range(900)])
+    second = (first + 1) % 300
+    condition = MatchWeight((ColumnWeights("name", (WeightLevel(0.1, 2), WeightLevel(0, -1))),), 1)
+    expected = weigh_columns(condition, values, first, second)
+    sizes = []
+
+    def compare(taken: pa.Array, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        sizes.append(sum(map(len, taken.to_pylist())))
+        return compare_values(taken, one, other)
+
+    monkeypatch.setattr(pair_acceptance, "VALUE_BYTES", 2000)
+    monkeypatch.setattr(pair_acceptance, "compare_values", compare)
+    assert np.array_equal(weigh_columns(condition, values, first, second), expected)
+    assert len(sizes) > 100
+    assert sum(size > 2000 for size in sizes) <= np.count_nonzero((first == 7) | (second == 7))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
