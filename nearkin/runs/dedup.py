@@ -165,7 +165,8 @@ def run_dedup(
             extension=record_extension(job, run),
         )
         if history is not None:
-            pq.write_table(history, staging / HISTORY_FILE)
+            with disk_errors(staging):
+                pq.write_table(history, staging / HISTORY_FILE)
         if job.save_signatures:
             save_signatures(work, staging)
         if job.save_hashes:

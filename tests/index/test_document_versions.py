@@ -14,7 +14,9 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import fill_copy
 from tests.index.conftest import NEAR, TEXT
 
-ONE, TWO, THREE = map(Decimal, (1, 2, 3))
+ONE = Decimal(1)
+TWO = Decimal(2)
+THREE = Decimal(3)
 
 
 def test_versions_are_numbers_or_times() -> None:
