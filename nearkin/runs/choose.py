@@ -109,6 +109,9 @@ def choose(
     and fewer of long ones. For each, the threshold is the lowest one at which at most a tenth of
     the removals are doubtful, raised as long as most of the removals that it gives up are doubtful.
 
+    Rows of up to 50 columns are compared by weights of columns, too. They are preferred if they
+    remove nearly as much.
+
     The scores of the choice over labelled sets are in docs/explanation/doubtful-removals.md.
 
     Args:
@@ -151,7 +154,7 @@ def choose(
 def choose_for_run(
     corpus: Corpus, columns: Columns, parameters: RunParameters, progress: Progress
 ) -> ChosenSettings | None:
-    """Chooses the settings of a run over short texts or logs. Returns None if it needs no choice.
+    """Chooses the settings of a run over a table, short texts or logs, or None if it needs none.
 
     The settings of a run without options find a copy with a changed word only if a text has about
     thirty words. So the settings of longer texts stay, and so do those that are given.

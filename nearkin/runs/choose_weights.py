@@ -22,6 +22,7 @@ from nearkin.runs.temporary_runs import prepare_run
 from nearkin.runs.trial import find_doubtful
 from nearkin.runtime.progress import LoggedProgress
 from nearkin.settings.acceptance import MatchWeight
+from nearkin.settings.acceptance.parser import MAX_LENGTH
 from nearkin.stages.cluster import kernels
 from nearkin.stages.packed_pairs import unpack_pairs
 from nearkin.stages.verify.column_similarity import compare_values
@@ -30,6 +31,8 @@ SHINGLE = "chars:3"
 MEASURE = "idf-jaccard"
 LOWEST = 0.25
 """The similarity of the joined texts from which rows are compared."""
+MOST_COLUMNS = 50
+"""The number of columns up to which weights are found. The work grows with its cube."""
 NEIGHBOURS = (1, 3, 5)
 """The numbers of most similar rows of a row among which duplicates are sought. More are needed if a
 row has many copies, and fewer if it resembles many others by chance."""
@@ -95,19 +98,23 @@ def choose_weights(
     """Finds weights of the columns of a sample, and what a run over it removes with them."""
     assert documents.texts is not None
     columns = documents.texts.columns
+    tried = TriedSettings(SHINGLE, MEASURE, None)
+    if len(columns) > MOST_COLUMNS:
+        return tried
     settings: RunParameters = {"text": list(columns), "shingle": SHINGLE, "measure": MEASURE}
     pairs = _find_similar_rows(settings, table, workers, memory)
     values = [documents.texts.of_documents.field(column) for column in columns]
     levels = np.column_stack(
         [level_of(compare_values(value, pairs.first, pairs.second)) for value in values]
     )
-    tried = TriedSettings(SHINGLE, MEASURE, None)
     best = _choose_condition(columns, levels, pairs, documents) if len(levels) else None
     if best is None:
         return tried
     found = np.quantile(pairs.similarity[best.is_found], LOST)
     lowest = max(LOWEST, math.floor(found * 100) / 100)
     accept = f"idf_jaccard >= {lowest:g} and {best.condition}"
+    if len(accept) > MAX_LENGTH:
+        return tried
     doubtful = find_doubtful({**settings, "accept": accept}, table, workers, memory)
     if doubtful is None or doubtful.near < LEAST_PAIRS:
         return tried

@@ -86,3 +86,24 @@ def test_a_table_as_described_shows_the_columns_that_decide() -> None:
     assert table[-1]["accept"] == chosen.settings["accept"]
     assert "match_weight(" in repr(chosen)
     assert "1:" not in repr(chosen)
+
+
+def test_a_table_of_many_columns_or_long_names_has_no_weights() -> None:
+    rows = make_population("people", 300, 3)
+    named = {name: f"{name} of the person, as entered {'by hand ' * 80}" for name in rows.fields}
+    long = rows.documents.rename_columns(
+        [named.get(name, name) for name in rows.documents.column_names]
+    )
+    for data, text in (
+        (long, list(named.values())),
+        (
+            {
+                "id": rows.documents["id"],
+                **{f"c{number}": rows.documents["street"] for number in range(60)},
+            },
+            [f"c{number}" for number in range(60)],
+        ),
+    ):
+        chosen = nk.choose(data, id="id", text=text)
+        assert chosen.tried[-1].accept is None
+        assert "accept" not in chosen.settings
