@@ -15,6 +15,7 @@ import pyarrow as pa
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.advice import advise, explain_advice
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
+from nearkin.engine.document_facts import text_lengths
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of, memory_of
 from nearkin.engine.short_documents import USUAL_THRESHOLD, count_short_documents
@@ -73,6 +74,9 @@ LEAST_DOCUMENTS = 100
 """The number of documents from which a run chooses its settings. Fewer are seen at a glance."""
 LOOKED_AT = 1000
 """The number of documents at the beginning of a corpus that show whether it needs a choice."""
+MOST_ROW_BYTES = 1000
+"""The mean size of rows of several columns up to which a run chooses its settings. Pages and
+articles with a title are longer, and keep the default settings."""
 SHORT = 0.5
 """The share of short texts from which a run chooses its settings."""
 INDEPENDENT_SETTINGS = {
@@ -166,13 +170,13 @@ def choose_for_run(
     beginning = _read_beginning(corpus, columns)
     if len(beginning) < LEAST_DOCUMENTS:
         return None
-    is_table = columns.joined
+    is_table = columns.joined and bool(text_lengths(beginning).mean() <= MOST_ROW_BYTES)
     if not (is_table or _are_short(beginning) or measure_log_shares(beginning).are_logs):
         return None
     choosable = columns.sources if columns.joined and _allows_condition(parameters) else ()
     documents = read_sample(corpus, columns, parameters.get("across"), progress, choosable)
     chosen = _choose_for_logs(documents, columns)
-    if chosen is not None or not (columns.joined or _are_short(documents.contents)):
+    if chosen is not None or not (is_table or _are_short(documents.contents)):
         return chosen
     workers = workers_or_cores(parameters.get("workers"))
     with PeakMemory() as memory:

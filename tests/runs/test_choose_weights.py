@@ -107,3 +107,13 @@ def test_a_table_of_many_columns_or_long_names_has_no_weights() -> None:
         chosen = nk.choose(data, id="id", text=text)
         assert chosen.tried[-1].accept is None
         assert "accept" not in chosen.settings
+
+
+def test_pages_with_a_title_keep_the_default_settings() -> None:
+    words = [f"word{number}" for number in range(4000)]
+    draw = np.random.default_rng(2)
+    pages = [
+        {"title": f"page {number}", "body": " ".join(draw.choice(words, 300))}
+        for number in range(120)
+    ]
+    assert nk.dedup(pages, text=["title", "body"]).chosen is None
