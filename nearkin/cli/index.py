@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nearkin.index.index import Index
     from nearkin.index.settings import SettingsFields
     from nearkin.runs.loading import AddedDocuments
+    from nearkin.service.client.clients import Client
 
 index = make_group("index", "Build, search, change and maintain an online index.")
 
@@ -52,10 +53,27 @@ Store = Annotated[
         metavar="URL",
     ),
 ]
+StoreOrServer = Annotated[
+    str | None,
+    Setting(
+        "URL of the store, as other commands have it; or name the server of the index.",
+        INPUT,
+        metavar="URL",
+        excludes={"server": "an index is opened by its store or by its server"},
+    ),
+]
 Scope = Annotated[
     str,
     Setting(
         "Scope, for example a tenant. Documents of different scopes are never compared.", INPUT
+    ),
+]
+ScopesToSearch = Annotated[
+    list[str] | None,
+    Setting(
+        "Scope that is searched. May be repeated: the matches then name their scopes.",
+        INPUT,
+        shown_default="default",
     ),
 ]
 ScopeOfDecisions = Annotated[str, Setting("Scope of the decisions.", INPUT, need=Need("decisions"))]
@@ -91,6 +109,17 @@ NewKeyFile = Annotated[
 
 OF_THE_INDEX = "that of the index"
 """The default of the options of `index rebuild`, on its help page."""
+
+
+def server_excluding(*names: str) -> Setting:
+    """Returns the setting for the server of an index, which excludes those that the server has."""
+    excluded = ("key_file", "spec_resources", *names)
+    return Setting(
+        "URL of the server of the index. Its token is read from NEARKIN_TOKEN.",
+        INPUT,
+        metavar="URL",
+        excludes=dict.fromkeys(excluded, "the server has its own"),
+    )
 
 
 def threshold_of(default: str) -> Setting:
@@ -143,6 +172,25 @@ def open_existing_index(url: str, resources: IndexKeySettings, **fields: Any) ->
     """Opens an index that must exist, so that a mistyped name does not create an empty one."""
     with open_index(url, resources, must_exist=True, **fields) as opened:
         yield opened
+
+
+@contextmanager
+def _open_index_or_server(
+    store: str | None, server: str | None, resources: IndexKeySettings, **fields: Any
+) -> "Iterator[Index | Client]":
+    """Opens an existing index, or the client of its server."""
+    from nearkin.errors import UsageError
+
+    if store is not None and server is None:
+        with open_existing_index(store, resources, **fields) as opened:
+            yield opened
+    elif server is not None and store is None:
+        from nearkin.service.client.clients import Client
+
+        with Client(server) as client:
+            yield client
+    else:
+        raise UsageError("give the index: --store URL, or --server URL")
 
 
 def _decided(scope: str, decisions: Path | None) -> "dict[str, Mapping[str, Path]]":
@@ -443,7 +491,8 @@ def query(
     file: Annotated[
         Path | None, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
     ] = None,
-    store: Store,
+    store: StoreOrServer = None,
+    server: Annotated[str | None, server_excluding()] = None,
     resources: IndexKeySettings,
     vector: Path | None = setting(
         None,
@@ -452,7 +501,7 @@ def query(
         metavar="FILE",
         names_columns=True,
     ),
-    scope: Scope = "default",
+    scope: ScopesToSearch = None,
     top: int = setting(10, "Maximum number of matches.", OUTPUT, range=COUNT),
     members: bool = setting(
         False, "Also compare the stored members of the representatives that match.", OUTPUT
@@ -467,10 +516,14 @@ def query(
         nearkin index query page.txt --store sqlite:///kin.db
 
         nearkin index query page.txt --vector page.json --store sqlite:///both.db
+
+        nearkin index query page.txt --scope acme --scope globex --server https://kin.example
     """
     document = _read_query(file, vector)
-    with open_existing_index(store, resources) as opened:
-        matches = opened.query(scope, document, top, members=members)
+    scopes = scope or ["default"]
+    with _open_index_or_server(store, server, resources) as opened:
+        searched = scopes if len(scopes) > 1 else scopes[0]
+        matches = opened.query(searched, document, top, members=members)
     if json:
         print_json({"matches": [match.to_dict() for match in matches]})
         return
@@ -479,10 +532,12 @@ def query(
     for match in matches:
         similarity = format_similarity(match.similarity, digits=4)
         remark = "  not exact: only symbols, punctuation, order or repetitions differ"
-        shown = f"{similarity}  {match.id}  cluster {match.cluster}"
+        scope_of_match = "" if match.scope is None else f"  scope {match.scope}"
+        shown = f"{similarity}  {match.id}  cluster {match.cluster}{scope_of_match}"
         typer.echo(make_visible(shown + (remark if match.exact is False else "")))
     if not matches:
-        typer.echo("no document of this scope resembles the text")
+        which = "this scope" if len(scopes) == 1 else "these scopes"
+        typer.echo(f"no document of {which} resembles the text")
 
 
 @index.command()
@@ -495,7 +550,8 @@ def remove(
         None, "File with an id on each line, in UTF-8.", INPUT, metavar="FILE"
     ),
     all: bool = setting(False, "Delete all documents of the scope.", INPUT),
-    store: Store,
+    store: StoreOrServer = None,
+    server: Annotated[str | None, server_excluding("decisions")] = None,
     resources: IndexKeySettings,
     scope: Scope = "default",
     decisions: Path | None = None,
@@ -511,6 +567,8 @@ def remove(
         nearkin index remove --ids-file withdrawn.txt --store sqlite:///kin.db
 
         nearkin index remove --all --scope acme --store sqlite:///kin.db
+
+        nearkin index remove --all --scope acme --server https://kin.example
     """  # noqa: E501
     from nearkin.errors import UsageError
 
@@ -519,7 +577,7 @@ def remove(
     if all and "scope" not in given:
         raise UsageError(f"--all deletes a whole scope; name it, for example with --scope {scope}")
     names = (ids or []) if ids_file is None else _read_ids(ids_file)
-    with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
+    with _open_index_or_server(store, server, resources, **_decided(scope, decisions)) as opened:
         removed = opened.remove_scope(scope) if all else opened.remove_many(scope, names)
     not_there = 0 if all else len(set(names)) - removed
     print_facts({"removed": removed, "not_there": not_there}, as_json=json)

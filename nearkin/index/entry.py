@@ -253,6 +253,7 @@ class Match:
         exact: True if the document and the query are exact duplicates. False if only symbols,
             punctuation, order or repetitions differ, or if texts are not stored and their bytes
             differ. None if the similarity is below 1.
+        scope: Scope of the document if a list of scopes was searched, otherwise None.
     """
 
     id: str
@@ -262,13 +263,17 @@ class Match:
     representative: str = ""
     evidence: Evidence | None = None
     exact: bool | None = None
+    scope: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Returns the match as values that JSON can hold.
 
-        `evidence` and `exact` are left out if they are None.
+        `evidence`, `exact` and `scope` are left out if they are None.
         """
-        return _without_absent({**self.__dict__}, self.evidence)
+        values = {**self.__dict__}
+        if self.scope is None:
+            del values["scope"]
+        return _without_absent(values, self.evidence)
 
 
 @dataclass(frozen=True)

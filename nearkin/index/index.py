@@ -5,6 +5,7 @@
 is in `search`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from nearkin.index.settings import IndexKeywords, IndexSettings, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
 
@@ -348,7 +350,7 @@ class Index(IndexReader):
             return len(self._removals.remove_many(scope, ids) | unfinished)
 
     @check_arguments
-    def remove_scope(self, scope: str) -> int:
+    def remove_scope(self, scope: str, limit: int | None = None) -> int:
         """Deletes all documents of a scope in portions, with the parts of unfinished ones.
 
         Other scopes are served meanwhile. If this is interrupted, it can be repeated. Decisions
@@ -356,13 +358,17 @@ class Index(IndexReader):
 
         Args:
             scope: The scope.
+            limit: Number of documents after which this ends, at least 1; None for no limit. Fewer
+                are deleted only if no others are left.
 
         Returns:
             The number of documents that were deleted. Unfinished ones do not count.
         """
+        if limit is not None:
+            COUNT.require("limit", limit)
         with measured_call(self._session.telemetry, "remove", 1):
             self._parts.discard_scope(require_scope(scope))
-            return self._removals.remove_scope(scope)
+            return self._removals.remove_scope(scope, math.inf if limit is None else limit)
 
     @check_arguments
     def decide(self, scope: str, decisions: "Sequence[Decision]") -> int:

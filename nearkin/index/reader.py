@@ -1,7 +1,8 @@
 """The reads of an index: queries, entries, clusters and explanations. Nothing is written."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +28,12 @@ from nearkin.runtime.setting_names import name_setting
 if TYPE_CHECKING:
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.passage_matches import PassageMatches
-    from nearkin.index.search import Searcher
+    from nearkin.index.search import AgedMatch, Searcher
     from nearkin.stages.measures.base import Payload
     from nearkin.stages.measures.explanation import Explanation, VectorComparison
 
+MAX_SCOPES = 100
+"""The maximum number of scopes of a search."""
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents for which an explanation solves the bands of sign signatures."""
 
@@ -44,14 +47,20 @@ class IndexReader(IndexDescription):
 
     @check_arguments
     def query(
-        self, scope: str, document: Document, top: int = 10, *, members: bool = False
+        self,
+        scope: str | Sequence[str],
+        document: Document,
+        top: int = 10,
+        *,
+        members: bool = False,
     ) -> list[Match]:
         """Finds representatives at or above the threshold. Nothing is written.
 
         With `postings="all"`, it finds any documents.
 
         Args:
-            scope: Scope that is searched.
+            scope: Scope that is searched, or a list of at most 100. The matches of a list name
+                their scope.
             document: A text, a vector, or a `TextAndVector`, as the index has them.
             top: Maximum number of matches.
             members: True to compare the members of the matching representatives, too: at most
@@ -64,21 +73,31 @@ class IndexReader(IndexDescription):
             each was computed exactly.
 
         Raises:
-            UsageError: If the document is not valid, or `top` is less than 1.
+            UsageError: If the document is not valid, `top` is less than 1, or there are no scopes
+                or too many.
         """
         COUNT.require("top", top)
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
         with measured_call(self._session.telemetry, "query", 1):
-            return self._find_matches(scope, document, top, members=members)
+            return _best_of_scopes(
+                scope,
+                lambda name: [self._find_matches(searcher, name, document, top, members=members)],
+                top,
+            )[0]
 
     @check_arguments
-    def match_many(self, scope: str, documents: Sequence[Document]) -> list[Match | None]:
+    def match_many(
+        self, scope: str | Sequence[str], documents: Sequence[Document]
+    ) -> list[Match | None]:
         """Finds the most similar stored document of each of several documents. Nothing is written.
 
         Of equally similar ones the oldest is found. The documents are not compared with each other.
         With `postings="leaders"`, representatives are found, and with `"all"` any documents.
 
         Args:
-            scope: Scope that is searched.
+            scope: Scope that is searched, or a list of at most 100. The matches of a list name
+                their scope.
             documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
 
         Returns:
@@ -98,8 +117,12 @@ class IndexReader(IndexDescription):
         self._session.refresh_if_due()
         searcher = self._session.searcher
         with measured_call(self._session.telemetry, "query", len(documents)):
-            matches = searcher.match(self._prepare_many(searcher, scope, documents), 1)
-        return [found[0].match if found else None for found in matches]
+            matches = _best_of_scopes(
+                scope,
+                lambda name: searcher.match(self._prepare_many(searcher, name, documents), 1),
+                1,
+            )
+        return [found[0] if found else None for found in matches]
 
     @check_arguments
     def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
@@ -195,14 +218,12 @@ class IndexReader(IndexDescription):
         return searcher.documents.prepare(require_scope(scope), checked, digests)
 
     def _find_matches(
-        self, scope: str, document: Document, top: int, *, members: bool
-    ) -> list[Match]:
-        """Does what `query` does, without telemetry."""
-        self._session.refresh_if_due()
-        searcher = self._session.searcher
+        self, searcher: "Searcher", scope: str, document: Document, top: int, *, members: bool
+    ) -> "list[AgedMatch]":
+        """Returns the matches of a document in one scope."""
         prepared = self._prepare_many(searcher, scope, [document])
         if not members or searcher.settings.postings == "all":
-            return [match for match, _ in searcher.match(prepared, top)[0]]
+            return searcher.match(prepared, top)[0]
         from nearkin.index.search import rank_of_match
 
         matches = searcher.match(prepared)[0]
@@ -215,7 +236,7 @@ class IndexReader(IndexDescription):
             left -= len(portion)
             entries += portion
         matches += searcher.match_members(prepared, entries)
-        return [match for match, _ in sorted(matches, key=rank_of_match)[:top]]
+        return sorted(matches, key=rank_of_match)[:top]
 
     @check_arguments
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
@@ -548,3 +569,33 @@ def _cluster_part(
     end = MemberPosition(leader.id, last) if members and len(members) == limit else None
     size = 1 + store.member_count(leader.scope, leader.id)
     return ClusterPart(leader.cluster, leader.id, size, tuple(members), leader.created, end)
+
+
+def _best_of_scopes(
+    scope: str | Sequence[str], search: "Callable[[str], list[list[AgedMatch]]]", top: int
+) -> list[list[Match]]:
+    """Returns the best matches of each document in one scope, or in several of them together.
+
+    Args:
+        search: Returns the matches of each document in a scope, the best first.
+    """
+    if isinstance(scope, str):
+        return [[match for match, _ in matches] for matches in search(scope)]
+    from nearkin.index.search import rank_of_match
+
+    if not 0 < len(scope) <= MAX_SCOPES:
+        raise UsageError(
+            f"a search is in 1 to {MAX_SCOPES} scopes, and {len(scope):,} are given; divide the "
+            "list"
+        )
+    found = [
+        [
+            [aged._replace(match=replace(aged.match, scope=name)) for aged in of_one]
+            for of_one in of_all
+        ]
+        for name, of_all in ((name, search(name)) for name in dict.fromkeys(scope))
+    ]
+    return [
+        [match for match, _ in sorted(chain(*of_document), key=rank_of_match)[:top]]
+        for of_document in zip(*found, strict=True)
+    ]

@@ -83,7 +83,7 @@ class Removals:
         removed.update(id for id in left if self.remove(scope, id))
         return removed
 
-    def remove_scope(self, scope: str) -> int:
+    def remove_scope(self, scope: str, limit: float) -> int:
         """Deletes the documents of a scope, as `Index.remove_scope` does."""
         removed = 0
         # representatives come after all members, as in `remove_many`
@@ -94,9 +94,11 @@ class Removals:
             for entry in searcher.store.scan(require_scope(scope), content=False):
                 if has_leaders or not entry.is_leader:
                     ids.append(entry.id)
-                if len(ids) == MAX_REMOVED:
+                if len(ids) >= min(MAX_REMOVED, limit - removed):
                     removed += len(self.remove_many(scope, ids))
                     ids = []
+                if removed >= limit:
+                    return removed
             removed += len(self.remove_many(scope, ids))
         return removed
 

@@ -216,3 +216,16 @@ def test_a_cluster_id_has_one_heir_after_a_killed_removal(
     assert again.remove("a", "base")
     assert len(cluster_ids(again)) > small_removals
     assert cluster_ids(again).count("base") == 1
+
+
+def test_a_scope_is_removed_up_to_a_limit(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "MAX_REMOVED", 20)
+    index = opened()
+    index.upsert_many("a", corpus(100, seed=3, share=0.6), [f"d{i}" for i in range(100)])
+    index.upsert("b", "a document of another scope stays as it is", "d0")
+    assert [index.remove_scope("a", limit) for limit in (1, 30, 50, 50)] == [1, 30, 50, 19]
+    assert_integrity(index)
+    assert index.remove_scope("a", 1) == 0
+    assert [entry.scope for entry in index.scan()] == ["b"]
+    with pytest.raises(nk.UsageError, match="limit"):
+        index.remove_scope("a", 0)

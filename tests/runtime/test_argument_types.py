@@ -193,6 +193,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"scope": "a", "ids": ["none"]},
     ),
     "Index.remove_scope": lambda parts: (parts.index.remove_scope, {"scope": "empty"}),
+    "Client.remove_scope": lambda parts: (parts.client.remove_scope, {"scope": "empty"}),
     "Client.remove_many": lambda parts: (
         parts.client.remove_many,
         {"scope": "a", "ids": ["none"]},

@@ -66,6 +66,7 @@ from nearkin.service.client.requests import (
     read_readiness,
     read_removal,
     remove_documents,
+    remove_scope,
     search_request,
     store_decisions,
     tune_request,
@@ -353,18 +354,27 @@ class Client:
 
     @check_arguments
     def query(
-        self, scope: str, document: Document, top: int = 10, *, members: bool = False
+        self,
+        scope: str | Sequence[str],
+        document: Document,
+        top: int = 10,
+        *,
+        members: bool = False,
     ) -> list[Match]:
         """Returns the representatives that resemble a document, the most similar first.
 
         Args:
-            scope: Scope of the search.
+            scope: Scope of the search, or a list of at most 100, to all of which the token has
+                access.
             document: A text, a vector of numbers, or a `TextAndVector`.
             top: Maximum number of matches.
             members: True to compare the members of these representatives, too, as `Index.query`
                 does.
         """
-        line = to_json_line(document, {"top": top, "members": members})
+        options: dict[str, object] = {"top": top, "members": members}
+        if not isinstance(scope, str):
+            options["scopes"] = list(scope)
+        line = to_json_line(document, options)
         return self._send_with_retries(search_request(scope, "query", line, "matches"))
 
     @check_arguments
@@ -445,6 +455,19 @@ class Client:
             deleted are not counted.
         """
         return self._exchange(remove_documents(scope, ids))
+
+    @check_arguments
+    def remove_scope(self, scope: str) -> int:
+        """Deletes all documents of a scope, in requests of at most 10,000.
+
+        Args:
+            scope: The scope.
+
+        Returns:
+            The number of deleted documents. After a retry, those that the first attempt deleted are
+            not counted.
+        """
+        return self._exchange(remove_scope(scope))
 
     @check_arguments
     def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
@@ -697,6 +720,8 @@ class AsyncClient:
     remove = _coroutine(Client.remove)
 
     remove_many = _coroutine(Client.remove_many)
+
+    remove_scope = _coroutine(Client.remove_scope)
 
     add_part = _coroutine(Client.add_part)
 

@@ -44,13 +44,20 @@ CLUSTER_PART = 1000
 """The maximum number of members of a cluster in a response."""
 
 
-def search_request(scope: str, route: str, line: bytes, member: str) -> Call[list[Match]]:
-    """Returns a request whose response lists documents in one of its members."""
+def search_request(
+    scope: str | Sequence[str], route: str, line: bytes, member: str
+) -> Call[list[Match]]:
+    """Returns a request whose response lists documents in one of its members.
+
+    Args:
+        line: Body of the request. It has the scopes if there are several.
+    """
 
     def read(response: httpx2.Response) -> list[Match]:
         return list(map(build_match, read_json(response)[member]))
 
-    return Call("POST", path_in_scope(scope, route), read, line)
+    path = path_in_scope(scope, route) if isinstance(scope, str) else f"/v1/{route}"
+    return Call("POST", path, read, line)
 
 
 def read_document(response: httpx2.Response) -> StoredDocument:
@@ -82,6 +89,16 @@ def remove_documents(scope: str, ids: Sequence[str]) -> Exchange[int]:
             raise UsageError(f"an id is not a valid Unicode text: {error}") from error
         removed += yield Call("POST", path, reader_of_number("removed"), content)
     return removed
+
+
+def remove_scope(scope: str) -> Exchange[int]:
+    """Yields the requests that delete a scope, and returns the number of deleted documents."""
+    removed = 0
+    while True:
+        answer = yield Call("DELETE", path_in_scope(scope), read_json)
+        removed += int(answer["removed"])
+        if answer["complete"]:
+            return removed
 
 
 def part_to_json(part: str | Sequence[str]) -> bytes:

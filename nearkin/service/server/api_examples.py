@@ -141,6 +141,7 @@ EXAMPLES: dict[str, OperationExample] = {
     "POST /v1/scopes/{scope}/removals": OperationExample(
         "deleteDocuments", {"removed": 1}, {"ids": ["three", "four"]}
     ),
+    "DELETE /v1/scopes/{scope}": OperationExample("deleteScope", {"removed": 4, "complete": True}),
     "PATCH /v1/scopes/{scope}/documents/{id}": OperationExample(
         "addDocumentPart",
         {"id": ID, "shingles": 4},
@@ -192,6 +193,22 @@ EXAMPLES: dict[str, OperationExample] = {
             "next": None,
             "complete": True,
         },
+    ),
+    "POST /v1/query": OperationExample(
+        "queryScopes",
+        {
+            "matches": [
+                {
+                    "id": "one",
+                    "cluster": "one",
+                    "similarity": 0.875,
+                    "representative": "one",
+                    "scope": SCOPE,
+                    "shared_bands": 4,
+                }
+            ]
+        },
+        {"scopes": [SCOPE, "other"], "text": TEXT.format("valley")},
     ),
     "POST /v1/explain": OperationExample(
         "explainPair",

@@ -15,6 +15,7 @@ REQUEST_MODELS = (
     m.NearMissRequest,
     m.PassagesRequest,
     m.QueryRequest,
+    m.ScopesQueryRequest,
     m.ExplainRequest,
     m.TuneRequest,
     m.ShadowSwitch,
@@ -75,7 +76,7 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
         for name, schema in schemas.items():
             _remove_titles(schema)
             schema["description"] = schema.get("description", name)
-        for name in ("QueryRequest", "NearMissRequest", "PassagesRequest"):
+        for name in ("QueryRequest", "ScopesQueryRequest", "NearMissRequest", "PassagesRequest"):
             schemas[name]["properties"]["top"]["maximum"] = app.state.settings.max_top
         app.openapi_schema = document
     return app.openapi_schema

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from nearkin.errors import NearkinError, StoreError
+from nearkin.index.changes import Changes, observe_steps
 from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
@@ -52,6 +53,8 @@ BLOCKLIST_REFRESH_SECONDS = 2.0
 """Seconds between checks whether the file of the blocklist has changed."""
 OVERVIEW_THREADS = 2
 """Number of threads for calls that read much or take long, such as listings of clusters."""
+REMOVED_AT_ONCE = 10_000
+"""Number of documents after which a request that deletes a scope is answered."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -239,11 +242,18 @@ class Service:
         return outcomes
 
     async def query(
-        self, scope: str, document: Document, top: int, *, members: bool = False
+        self,
+        scope: str | Sequence[str],
+        document: Document,
+        top: int,
+        *,
+        members: bool = False,
     ) -> list[Match]:
         """Returns the representatives that resemble a document, most similar first."""
         matches = await self.run_in_thread(self.index.query, scope, document, top, members=members)
-        self.instruments.record_query(scope, matches)
+        for name in [scope] if isinstance(scope, str) else dict.fromkeys(scope):
+            in_scope = [match for match in matches if match.scope in (None, name)]
+            self.instruments.record_query(name, in_scope)
         return matches
 
     async def query_related(self, scope: str, document: Document) -> list[Match]:
@@ -259,6 +269,19 @@ class Service:
         """Deletes documents. Returns the number of those that existed."""
         with self._copying_to_shadow(scope, *ids):
             return self.index.remove_many(scope, ids)
+
+    def remove_scope(self, scope: str) -> int:
+        """Deletes documents of a scope: all of them if the number is below REMOVED_AT_ONCE."""
+        names: list[tuple[str, str]] = []
+
+        def note(changes: Changes) -> None:
+            names.extend((entry.scope, entry.id) for entry, _ in changes.dropped)
+
+        try:
+            with observe_steps(note):
+                return self.index.remove_scope(scope, REMOVED_AT_ONCE)
+        finally:
+            self._copy_to_shadow(names)
 
     def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         """Stores decisions about pairs of documents, and follows them at once."""
@@ -296,9 +319,13 @@ class Service:
         try:
             yield
         finally:
-            if self.shadow is not None:
-                for id in ids:
-                    self.shadow.mark_changed(scope, id)
+            self._copy_to_shadow((scope, id) for id in ids)
+
+    def _copy_to_shadow(self, names: Iterable[tuple[str, str]]) -> None:
+        """Queues documents, by their scopes and ids, for the shadow index if there is one."""
+        if self.shadow is not None:
+            for scope, id in names:
+                self.shadow.mark_changed(scope, id)
 
     # -- background tasks
 

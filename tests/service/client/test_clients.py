@@ -69,6 +69,23 @@ def test_lists_of_documents_are_removed_in_several_requests(client: Any, scope: 
         client.remove_many(scope, ["a\ud800"])
 
 
+def test_a_scope_is_removed_in_as_many_requests_as_it_takes(client: Any, scope: str) -> None:
+    for id in ("one", "two", "three"):
+        client.upsert(scope, f"{CAT} {id}", id)
+    assert client.remove_scope(scope) == 3
+    assert client.remove_scope(scope) == 0
+
+
+def test_several_scopes_are_searched_together(client: Any, scope: str) -> None:
+    scopes = [scope, f"{scope}-two"]
+    for name in scopes:
+        client.upsert(name, CAT, f"cat of {name}")
+    assert [(match.scope, match.id) for match in client.query(scopes, CAT)] == [
+        (name, f"cat of {name}") for name in scopes
+    ]
+    assert client.query(scope, CAT)[0].scope is None
+
+
 def test_query_with_members_returns_similar_members(client: Any, scope: str) -> None:
     text = " ".join(f"{scope}{number}" for number in range(40))
     client.upsert(scope, text, id="one")

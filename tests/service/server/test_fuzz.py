@@ -62,7 +62,9 @@ def test_openapi_description_is_complete(client: TestClient) -> None:
     for path in (
         "/v1/scopes/{scope}/documents",
         "/v1/scopes/{scope}/documents/{id}",
+        "/v1/scopes/{scope}",
         "/v1/scopes/{scope}/query",
+        "/v1/query",
         "/v1/scopes/{scope}/near-misses",
         "/v1/scopes/{scope}/passages",
         "/v1/scopes/{scope}/removals",

@@ -46,6 +46,11 @@ BODIES: dict[str, list[Any]] = {
     # no documents of its own, so that there is something to learn afterwards
     "POST /v1/scopes/{scope}/removals": [{"ids": [OTHER_ID, "unknown"]}, {"ids": []}, {}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
+    "POST /v1/query": [
+        *({"scopes": scopes, "text": SHARED, "top": 100} for scopes in ([OWN], [OTHER], SCOPES)),
+        {"scopes": [], "text": SHARED},
+        {},
+    ],
     "POST /v1/explain": [
         {"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS
     ],

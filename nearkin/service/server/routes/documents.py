@@ -36,7 +36,7 @@ from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.shares import Reservation
 from nearkin.service.server.http.tokens import Principal
 from nearkin.service.server.routes import models as m
-from nearkin.service.server.service import Service
+from nearkin.service.server.service import REMOVED_AT_ONCE, Service
 from nearkin.service.server.streams.response import answer_stream
 
 PAGE_SIZE = 100
@@ -144,7 +144,7 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> Response:
     if body.related:
         related = await service.query_related(scope, body.document)
         answer["related"] = [m.describe_match(match, who) for match in related[:top]]
-    return _json_response(answer)
+    return json_response(answer)
 
 
 @router.post(
@@ -162,10 +162,10 @@ async def near_misses(request: Request, scope: ScopeName, who: Reader) -> Respon
     body = await parse_body(request, m.NearMissRequest)
     top = requested_top(body, service.settings.max_top)
     misses = await service.run_in_thread(service.index.near_misses, scope, body.document, top)
-    return _json_response({"near_misses": [m.describe_match(miss, who) for miss in misses]})
+    return json_response({"near_misses": [m.describe_match(miss, who) for miss in misses]})
 
 
-def _json_response(answer: Mapping[str, object]) -> Response:
+def json_response(answer: Mapping[str, object]) -> Response:
     """Returns a response of values that may be numbers of numpy."""
     return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
 
@@ -195,7 +195,8 @@ def _passages_json(index: Index, scope: str, text: str, top: int) -> bytes:
 
 
 def requested_top(
-    body: m.QueryRequest | m.NearMissRequest | m.PassagesRequest, max_top: int
+    body: m.QueryRequest | m.ScopesQueryRequest | m.NearMissRequest | m.PassagesRequest,
+    max_top: int,
 ) -> int:
     """Returns the maximum number of documents that a response lists."""
     if "top" in body.model_fields_set and body.top > max_top:
@@ -292,6 +293,18 @@ async def remove_many(request: Request, scope: ScopeName, who: Writer) -> m.Remo
     ids = [validate_name(id, "ids") for id in body.ids]
     await admit_all(request, who, len(ids), "ids")
     return m.RemovalsAnswer(removed=await service.run_in_thread(service.remove_many, scope, ids))
+
+
+@router.delete("", summary="Delete the documents of a scope")
+async def remove_scope(request: Request, scope: ScopeName, who: Writer) -> m.ScopeRemoval:
+    """Deletes documents of a scope until none is left, or for a bounded number of them.
+
+    Repeat the request until `complete` is true. It does not matter if an answer is lost. Decisions
+    about the documents stay.
+    """
+    service = ready_service(request)
+    removed = await service.run_overview(service.remove_scope, scope)
+    return m.ScopeRemoval(removed=removed, complete=removed < REMOVED_AT_ONCE)
 
 
 async def admit_all(request: Request, who: Principal, count: int, member: str) -> None:

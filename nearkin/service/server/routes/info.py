@@ -19,12 +19,41 @@ from nearkin.service.server.http.parsing import body_schema, parse_body
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.tokens import Principal
 from nearkin.service.server.routes import models as m
-from nearkin.service.server.routes.documents import PAGE_SIZE, counted_response, ready_service
+from nearkin.service.server.routes.documents import (
+    PAGE_SIZE,
+    admit_all,
+    counted_response,
+    json_response,
+    ready_service,
+    requested_top,
+)
 from nearkin.service.server.service import Service
 from nearkin.service.server.shadow import ShadowIndex, ShadowStatus
 from nearkin.service.server.telemetry import Exposition
 
 router = APIRouter(tags=["index"])
+
+
+@router.post(
+    "/v1/query",
+    response_model=m.Matches,
+    openapi_extra=body_schema(m.ScopesQueryRequest),
+    summary="Find documents that resemble a document in several scopes",
+)
+async def query_scopes(request: Request, who: Reader) -> Response:
+    """Returns what a query of each scope returns, the most similar first, then the oldest.
+
+    Each match names its scope, and each scope counts as a document for the rate. The token must
+    have access to all of the scopes. Nothing is stored.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.ScopesQueryRequest)
+    for scope in body.scopes:
+        require_scope(who, scope)
+    await admit_all(request, who, len(body.scopes), "scopes")
+    top = requested_top(body, service.settings.max_top)
+    matches = await service.query(body.scopes, body.document, top, members=body.members)
+    return json_response({"matches": [m.describe_match(match, who) for match in matches]})
 
 
 @router.post(

@@ -34,6 +34,7 @@ from nearkin.index.entry import ClusterPart, Entry, Evidence, Match, Outcome, Re
 from nearkin.index.index import Index
 from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
+from nearkin.index.reader import MAX_SCOPES
 from nearkin.runtime.docstrings import read_attributes
 from nearkin.runtime.version import VERSION
 from nearkin.service.server.cluster_listings import ScopeCounts
@@ -183,6 +184,19 @@ class NearMissRequest(TextOrVector):
     """A document for which near misses are searched."""
 
     top: int = Field(10, ge=1, description="Maximum number of documents that are returned.")
+
+
+class ScopesQueryRequest(TextOrVector):
+    """A document to search for in several scopes."""
+
+    scopes: list[Scope] = Field(
+        min_length=1, max_length=MAX_SCOPES, fail_fast=True, description="Scopes to search in."
+    )
+    top: int = Field(10, ge=1, description="Maximum number of matches.")
+    members: bool = Field(
+        False,
+        description="True to compare the stored members of matching representatives, too.",
+    )
 
 
 class QueryRequest(TextOrVector):
@@ -380,6 +394,12 @@ class RemovalsAnswer(Model):
     """The result of a request that deletes documents."""
 
     removed: int = Field(description="Number of documents that existed.")
+
+
+class ScopeRemoval(RemovalsAnswer):
+    """The result of a request that deletes a scope."""
+
+    complete: bool = Field(description="False if documents may be left: repeat the request.")
 
 
 class DecisionsRequest(Model):

@@ -1,13 +1,16 @@
 """The route that deletes lists of documents."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from nearkin.service.server import service
 from nearkin.service.server.http.tokens import Principal, TokenFile
+from nearkin.service.server.routes import documents
 from nearkin.service.server.routes.models import MAX_REMOVALS
 from tests.service.server.conftest import Serve
 
@@ -82,3 +85,52 @@ def test_each_document_counts_for_the_rate(serve: Serve, tokens: Headers) -> Non
     assert "send at most 10 in a request" in answer.json()["detail"]
     assert remove(client, *ids[:5]).status_code == 200
     assert remove(client, *ids[:10]).status_code == 429
+
+
+def test_a_scope_is_deleted_in_requests_of_a_bounded_number_of_documents(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (service, documents):
+        monkeypatch.setattr(module, "REMOVED_AT_ONCE", 2)
+    answers = [client.delete("/v1/scopes/shop").json() for _ in range(3)]
+    assert answers == [
+        {"removed": 2, "complete": False},
+        {"removed": 1, "complete": True},
+        {"removed": 0, "complete": True},
+    ]
+    stored = [client.get(f"/v1/scopes/shop/documents/{id}").status_code for id in "abc"]
+    assert stored == [404] * 3
+
+
+def test_a_scope_is_deleted_by_tokens_that_may_write_to_it(
+    client: TestClient, tokens: Headers
+) -> None:
+    for headers in (tokens["reader"], tokens["other"], {"authorization": ""}):
+        assert client.delete("/v1/scopes/shop", headers=headers).status_code in (401, 403)
+    # the answer is the same whether the scope exists or not
+    unknown = client.delete("/v1/scopes/unknown", headers=tokens["other"]).json()
+    known = client.delete("/v1/scopes/shop", headers=tokens["other"]).json()
+    assert {**unknown, "instance": ""} == {**known, "instance": ""}
+    assert client.get("/v1/scopes/shop/documents/a").status_code == 200
+
+
+def test_a_deleted_scope_leaves_the_shadow_index_too(serve: Serve, tmp_path: Path) -> None:
+    shadow = {
+        "shadow_store": f"sqlite:///{tmp_path}/shadow.db",
+        "shadow_bands": 32,
+        "shadow_rows": 4,
+    }
+    client = serve(store=f"sqlite:///{tmp_path}/first.db", **shadow)
+    for id in ("a", "b"):
+        client.post("/v1/scopes/shop/documents", json={"id": id, "text": f"a bird {id}"})
+    standby = client.app.state.service.shadow.standby  # type: ignore[attr-defined]
+    wait_until(lambda: standby.get("shop", "b") is not None)
+    assert client.delete("/v1/scopes/shop").json()["removed"] == 2
+    wait_until(lambda: standby.get("shop", "a") is standby.get("shop", "b") is None)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
