@@ -29,6 +29,7 @@ The functions, in the order of use:
     decontaminate: Finds the items of benchmarks that documents hold.
     extend: Extends a finished run over files by new, changed and withdrawn documents.
     diff: Compares two runs over a collection that grows or changes.
+    sync: Lets an index have the documents of a folder or a table.
     report: Writes the report of a result as a page.
     tune, plan, observe: Calculate bands and rows, capacity, and similarities.
     sketch, simhash, estimate, frequencies: Make and compare signatures.
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from nearkin.runs.extend import extend
     from nearkin.runs.fit import fit
     from nearkin.runs.profile import profile
+    from nearkin.runs.sync import sync
     from nearkin.runtime.progress import Progress
     from nearkin.runtime.warm_up import warm_up
     from nearkin.service.client.clients import AsyncClient, Client
@@ -97,7 +99,6 @@ if TYPE_CHECKING:
     from nearkin.stages.measures.estimates import estimate
     from nearkin.stages.sketch.bottom_k import BottomK
     from nearkin.stages.sketch.builder import MinHashBuilder
-    from nearkin.stages.sketch.counting import CountingMinHash
     from nearkin.stages.sketch.resources import SpecResources
     from nearkin.stages.sketch.simhash import SimHash, simhash
 
@@ -108,7 +109,6 @@ __all__ = [
     "Blocklist",
     "BottomK",
     "Client",
-    "CountingMinHash",
     "HammingIndex",
     "HashKey",
     "Index",
@@ -155,6 +155,7 @@ __all__ = [
     "sklearn",
     "spark",
     "split",
+    "sync",
     "synth",
     "tune",
     "warm_up",
@@ -175,7 +176,6 @@ _HOMES = {
     "Signature": "nearkin.index.signatures.signature",
     "SignatureIndex": "nearkin.index.signatures.signature_index",
     "MinHashBuilder": "nearkin.stages.sketch.builder",
-    "CountingMinHash": "nearkin.stages.sketch.counting",
     "BottomK": "nearkin.stages.sketch.bottom_k",
     "HammingIndex": "nearkin.index.signatures.hamming_index",
     "simhash": "nearkin.stages.sketch.simhash",
@@ -191,6 +191,7 @@ _HOMES = {
     "choose": "nearkin.runs.choose",
     "diff": "nearkin.runs.diff",
     "extend": "nearkin.runs.extend",
+    "sync": "nearkin.runs.sync",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",

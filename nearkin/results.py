@@ -27,6 +27,7 @@ from nearkin.runs.results import (
     ResultTable,
     SplitResult,
 )
+from nearkin.runs.sync import SyncResult
 from nearkin.runtime.warm_up import WarmUp
 from nearkin.stages.measures.explanation import Explanation
 
@@ -56,6 +57,7 @@ __all__ = [
     "ResultTable",
     "SettingChange",
     "SplitResult",
+    "SyncResult",
     "SynthSettings",
     "TriedSettings",
     "Tuning",

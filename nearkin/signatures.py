@@ -3,10 +3,12 @@
 from nearkin.index.signatures.hamming_index import Neighbour
 from nearkin.index.signatures.signature_index import SignatureMatch, SignatureMatches
 from nearkin.settings.spec import SignatureLimits
+from nearkin.stages.sketch.counting import CountingMinHash
 from nearkin.stages.sketch.resources import DocumentFrequencies
 from nearkin.stages.sketch.simhash import simhash_of
 
 __all__ = [
+    "CountingMinHash",
     "DocumentFrequencies",
     "Neighbour",
     "SignatureLimits",

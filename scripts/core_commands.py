@@ -55,6 +55,7 @@ COMMANDS = (
     "config show",
     "index build docs.jsonl --id id --store sqlite:///kin.db",
     "index add other.jsonl --id id --store sqlite:///kin.db",
+    "sync docs.jsonl --id id --store sqlite:///kin.db --max-removed 1",
     "index match other.jsonl --id id --store sqlite:///kin.db --out matches.csv",
     "index query page.txt --store sqlite:///kin.db",
     "index remove d3 --store sqlite:///kin.db",

@@ -83,6 +83,7 @@ DESCRIPTIONS = {
         "config": "Show the file with the defaults of options, and check it.",
     },
     SERVICE: {
+        "sync": "Let an index have the documents of a folder or a table.",
         "stream": "Upsert the documents of an event stream into an index.",
         "purge": "Remove the documents that are like those of files.",
         "mcp": "Let agents search an index or read a finished run.",

@@ -193,6 +193,14 @@ class FileCorpus:
         """The versions of the tables among the inputs, for run.json."""
         return [table.record for table in self._tables]
 
+    @property
+    def single_table(self) -> TableVersion | None:
+        """The version of the table that the inputs are, or None if they are anything else."""
+        if not len(self.inputs) == len(self._tables) == 1:
+            return None
+        (table,) = self._tables
+        return table if len(table.files) == len(self.files) else None
+
     def arrange(self, names: Mapping[str, str]) -> None:
         """Gives the files, before they are read, the order and the names of their paths."""
         own = {file.path: file for file in self.files}

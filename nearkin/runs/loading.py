@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
-from nearkin.corpus.batches import WHOLE_FILE
+from nearkin.corpus.batches import WHOLE_FILE, Rejection
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.rejects import count_rejections
 from nearkin.engine.blocklist.blocklist import Blocklist
@@ -130,22 +130,15 @@ def add_files(
     `combine="both"` it must have both.
     """
     require_unreserved_scope(scope)
-    corpus = FileCorpus.open(inputs, selection=selection)
-    vectors: Columns | None = None
-    if isinstance(columns, BothColumns):
-        columns, vectors = columns
-        vectors = detect_dimensions(corpus, vectors)
-        corpus.check(vectors)
-    warnings = warn_of_inputs(corpus, columns)
-    columns = detect_dimensions(corpus, columns)
-    corpus.check(columns)
+    files = DocumentFiles.open(inputs, columns, selection)
     spec: Spec | None = None
     fields: SettingsFields = {}
     if new is not None:
-        spec = spec_of(new.parameters, columns)
+        spec = spec_of(new.parameters, files.columns)
         fields = new.fields
-        if vectors is not None:
-            vector_spec = Spec(measure="cosine", unit="vector", n=vectors.dimensions or 1)
+        if files.vectors is not None:
+            dimensions = files.vectors.dimensions or 1
+            vector_spec = Spec(measure="cosine", unit="vector", n=dimensions)
             evidence = VectorEvidence(vector_spec, new.vector_threshold)
             evidence = evidence if secret is None else evidence.keyed_with(secret)
             fields = {**fields, "vector": evidence}
@@ -160,10 +153,7 @@ def add_files(
         warm_up=False,
         **fields,
     ) as index:
-        texts = _FileReader(corpus, columns)
-        reader: _FileReader | _PairReader = texts
-        if vectors is not None:
-            reader = _PairReader.open(index, texts, _FileReader(corpus, vectors))
+        reader = files.read_for(index)
         kinds: Counter[str] = Counter()
         for portion in reader.portions(index.settings.max_batch):
             documents = [row.document for row in portion if row.document is not None]
@@ -174,9 +164,52 @@ def add_files(
             outcomes=dict(sorted(kinds.items())),
             rejected=reader.rejected(),
             records=index.counts()["records"],
-            warnings=[*warnings, *reader.warnings()],
+            warnings=[*files.warnings, *reader.warnings()],
             partial=reader.partial,
         )
+
+
+class DocumentFiles(NamedTuple):
+    """Files with documents for an index."""
+
+    corpus: FileCorpus
+    columns: Columns
+    """The columns for texts, or for the documents of one column."""
+    vectors: Columns | None
+    """The columns for the vectors of documents that have a text, a vector, or both."""
+    warnings: Sequence[str]
+    """Warnings about the files."""
+
+    @classmethod
+    def open(
+        cls,
+        inputs: Sequence[str],
+        columns: Columns | BothColumns,
+        selection: Selection | None = None,
+    ) -> "DocumentFiles":
+        """Opens files, and requires that they have the columns."""
+        corpus = FileCorpus.open(inputs, selection=selection)
+        vectors: Columns | None = None
+        if isinstance(columns, BothColumns):
+            columns, vectors = columns
+            vectors = detect_dimensions(corpus, vectors)
+            corpus.check(vectors)
+        warnings = warn_of_inputs(corpus, columns)
+        columns = detect_dimensions(corpus, columns)
+        corpus.check(columns)
+        return cls(corpus, columns, vectors, warnings)
+
+    def read_for(self, index: Index) -> "FileReader | PairReader":
+        """Returns a reader of the documents, which the index must be able to hold."""
+        texts = FileReader(self.corpus, self.columns)
+        if self.vectors is None:
+            return texts
+        return PairReader.open(index, texts, FileReader(self.corpus, self.vectors))
+
+
+def is_null(rejection: Rejection) -> bool:
+    """Returns whether a row was rejected because it has no value."""
+    return rejection.reason.endswith(" is null")
 
 
 class _Row(NamedTuple):
@@ -189,7 +222,7 @@ class _Row(NamedTuple):
     """The text, the vector, or both. None for a value that is not valid."""
 
 
-class _FileReader:
+class FileReader:
     """A reader of the documents of one content column."""
 
     partial = 0
@@ -199,6 +232,7 @@ class _FileReader:
         self._columns = columns
         self._rejected_count = 0
         self._reasons: Counter[str] = Counter()
+        self._invalid: str | None = None
 
     def rows_and_invalid_values(self) -> Iterator[_Row]:
         """Yields the documents in their order, and a row without one for each invalid value."""
@@ -206,9 +240,7 @@ class _FileReader:
             invalid = [
                 _Row((rejection.file, rejection.row), None, None)
                 for rejection in batch.rejected
-                if rejection.row != WHOLE_FILE
-                and rejection.rows == 1
-                and not rejection.reason.endswith(" is null")
+                if rejection.row != WHOLE_FILE and rejection.rows == 1 and not is_null(rejection)
             ]
             yield from sorted([*self._read_batch(batch), *invalid], key=lambda row: row.place)
 
@@ -223,6 +255,11 @@ class _FileReader:
         """Returns the documents of a batch, and counts its rejected rows."""
         self._rejected_count += batch.rejected_rows
         self._reasons.update(count_rejections(batch.rejected))
+        for rejection in batch.rejected:
+            if self._invalid is None and not is_null(rejection):
+                place = self._corpus.files[rejection.file].shown_path
+                row = "" if rejection.row == WHOLE_FILE else f", row {rejection.row}"
+                self._invalid = f"{place}{row}: {rejection.reason}"
         documents = documents_of(batch.documents[self._columns.content])
         ids: list[str | None] = [None] * len(documents)
         if self._columns.id:
@@ -234,15 +271,22 @@ class _FileReader:
         """Returns the number of rows that were rejected so far."""
         return self._rejected_count
 
+    def first_invalid(self) -> str | None:
+        """Returns the place of the first row so far that has a value which is not valid, and why.
+
+        Such a row may be a document that the index has. A row without a value is not one.
+        """
+        return self._invalid
+
     def warnings(self) -> list[str]:
         """Returns warnings about the rows that were read."""
         return warn_of_rejections(self._rejected_count, self._reasons)
 
 
-class _PairReader:
+class PairReader:
     """A reader of rows with a column of texts and a column of vectors."""
 
-    def __init__(self, texts: _FileReader, vectors: _FileReader, *, requires_both: bool) -> None:
+    def __init__(self, texts: FileReader, vectors: FileReader, *, requires_both: bool) -> None:
         self._texts = texts
         self._vectors = vectors
         self._requires_both = requires_both
@@ -252,7 +296,7 @@ class _PairReader:
         """The number of documents so far of which one value was not valid."""
 
     @classmethod
-    def open(cls, index: Index, texts: _FileReader, vectors: _FileReader) -> "_PairReader":
+    def open(cls, index: Index, texts: FileReader, vectors: FileReader) -> "PairReader":
         """Returns a reader for an index of texts and vectors."""
         if not index.holds_both:
             kind = "vectors" if index.holds_vectors else "texts"
@@ -293,6 +337,10 @@ class _PairReader:
         """Returns the number of rows that have no document."""
         # The reader of texts also rejects rows that have a vector but no text.
         return self._incomplete + self._texts.rejected() - self._vector_only
+
+    def first_invalid(self) -> str | None:
+        """Returns the place of the first row so far with a value that is not valid, and why."""
+        return self._texts.first_invalid() or self._vectors.first_invalid()
 
     def warnings(self) -> list[str]:
         """Returns a warning about documents that were stored without one of their values."""

@@ -346,7 +346,7 @@ def public_values() -> dict[str, Any]:
         "tuning": nk.tune(),
         "spec": nk.Spec(),
         "builder": nk.MinHashBuilder(nk.Spec(k=16)).update("one two three"),
-        "counting": nk.CountingMinHash(nk.Spec(k=16)).add("one two three"),
+        "counting": nk.signatures.CountingMinHash(nk.Spec(k=16)).add("one two three"),
         "hamming index": nk.HammingIndex(64, 3),
         "bottom k": nk.BottomK.of(np.arange(5, dtype=np.uint64), 4),
         "frequencies": nk.frequencies(texts),

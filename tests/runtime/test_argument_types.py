@@ -128,7 +128,7 @@ class Parts:
         self.blocklist = nk.Blocklist()
         self.blocklist.save(folder / "block.list")
         self.sketch = nk.BottomK.of(HASHES)
-        self.counting = nk.CountingMinHash(self.spec).add(TEXTS[0])
+        self.counting = nk.signatures.CountingMinHash(self.spec).add(TEXTS[0])
         self.builder = nk.MinHashBuilder(self.spec)
         self.index = nk.Index.open("memory://")
         self.index.upsert("a", TEXTS[0], id="x")
@@ -200,6 +200,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     ),
     "diff": lambda parts: (nk.diff, {"first": "one", "second": "two"}),
     "extend": lambda parts: (nk.extend, {"run": "one", "data": "new.csv", "out": "two"}),
+    "sync": lambda parts: (nk.sync, {"index": parts.index, "data": "new.csv", "id": "id"}),
     "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),
     "ChosenSettings.write": lambda parts: (
         parts.chosen.write,
@@ -324,7 +325,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"hashes": HASHES},
     ),
     "MinHashBuilder.merge": lambda parts: (parts.builder.merge, {"other": parts.builder}),
-    "CountingMinHash": lambda parts: (nk.CountingMinHash, {"spec": parts.spec}),
+    "CountingMinHash": lambda parts: (nk.signatures.CountingMinHash, {"spec": parts.spec}),
     "CountingMinHash.add": lambda parts: (parts.counting.add, {"text": "a"}),
     "CountingMinHash.discard": lambda parts: (
         parts.counting.discard,
@@ -542,6 +543,7 @@ RESULTS = {
     "Evidence",
     "Explanation",
     "DiffResult",
+    "SyncResult",
     "Distribution",
     "FitRecord",
     "FitResult",
