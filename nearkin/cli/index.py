@@ -547,7 +547,10 @@ def remove(
     given: GivenOptions,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of the documents.")] = None,
     ids_file: Path | None = setting(
-        None, "File with an id on each line, in UTF-8.", INPUT, metavar="FILE"
+        None,
+        "File of ids: CSV or Parquet with the column id, or one id on each line.",
+        INPUT,
+        metavar="FILE",
     ),
     all: bool = setting(False, "Delete all documents of the scope.", INPUT),
     store: StoreOrServer = None,
@@ -570,32 +573,19 @@ def remove(
 
         nearkin index remove --all --scope acme --server https://kin.example
     """  # noqa: E501
-    from nearkin.errors import UsageError
+    with file_imports():
+        from nearkin.corpus.ids import read_ids
+        from nearkin.errors import UsageError
 
     if sum((bool(ids), ids_file is not None, all)) != 1:
         raise UsageError("give ids, a file of them with --ids-file, or --all with --scope")
     if all and "scope" not in given:
         raise UsageError(f"--all deletes a whole scope; name it, for example with --scope {scope}")
-    names = (ids or []) if ids_file is None else _read_ids(ids_file)
+    names = (ids or []) if ids_file is None else read_ids(ids_file, "id")
     with _open_index_or_server(store, server, resources, **_decided(scope, decisions)) as opened:
         removed = opened.remove_scope(scope) if all else opened.remove_many(scope, names)
     not_there = 0 if all else len(set(names)) - removed
     print_facts({"removed": removed, "not_there": not_there}, as_json=json)
-
-
-def _read_ids(path: Path) -> list[str]:
-    """Returns the ids of a file, one on each line. Empty lines are skipped."""
-    from nearkin.errors import UsageError
-
-    try:
-        content = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8"
-        ) from error
-    return [line for line in content.replace("\r\n", "\n").split("\n") if line]
 
 
 @index.command()

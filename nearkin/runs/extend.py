@@ -1,6 +1,5 @@
 """Runs that extend a finished one by new, changed and withdrawn documents."""
 
-import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus import FileCorpus
+from nearkin.corpus.ids import read_ids
 from nearkin.corpus.inputs import Selection
-from nearkin.corpus.text_forms import format_as_text
 from nearkin.engine.growth import Growth, read_comparison
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_files import KnownPairs
@@ -156,7 +154,10 @@ def extend_run(
         _require_new_files(folder, corpus, new)
         corpus.append(new, columns)
         new.arrange({file.path: file.name for file in corpus.files[files:]})
-    withdrawn = _read_removed_ids(removed, columns)
+    withdrawn = pa.array(
+        read_ids(removed, str(columns.id)) if isinstance(removed, Path) else removed or (),
+        pa.large_string(),
+    ).unique()
     growth = Growth(
         sketches=folder / SIGNATURES,
         known=_usable_pairs(record, known),
@@ -268,33 +269,3 @@ def _require_new_files(folder: Path, corpus: FileCorpus, new: FileCorpus) -> Non
             f"{again.shown_path} is an input of {folder} already; give changed and further "
             "documents in new files"
         )
-
-
-def _read_removed_ids(removed: Path | Sequence[str] | None, columns: Columns) -> pa.Array:
-    """Returns given ids, or those of a file, each once, large_string (n,).
-
-    CSV and Parquet files have them in the column of ids, and other files one on each line.
-    """
-    if not isinstance(removed, Path):
-        return pa.array(dict.fromkeys(removed or ()), pa.large_string())
-    path = removed
-    name = str(columns.id)
-    suffix = path.suffix.lower()
-    try:
-        if suffix in (".parquet", ".pq"):
-            stored = pq.read_table(path, columns=[name])[name].combine_chunks()
-            return format_as_text(stored).cast(pa.large_string()).drop_null().unique()
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            if suffix in (".csv", ".tsv"):
-                rows = csv.DictReader(file, delimiter="\t" if suffix == ".tsv" else ",")
-                if name not in (rows.fieldnames or ()):
-                    raise UsageError(
-                        f"{path} has no column {name!r}, the column of ids (it has "
-                        f"{list(rows.fieldnames or ())})"
-                    )
-                ids = [row[name] for row in rows]
-            else:
-                ids = [line.rstrip("\r\n") for line in file]
-    except (OSError, ValueError, pa.ArrowException, csv.Error) as error:
-        raise UsageError(f"cannot read the ids in {path}: {error}") from error
-    return pa.array(dict.fromkeys(filter(None, ids)), pa.large_string())
