@@ -154,12 +154,12 @@ def load_command(entry: CommandEntry) -> Any:
     declared = getattr(import_module(f"nearkin.cli.{name}"), name)
     if isinstance(declared, typer.Typer):
         return load_group(declared)
-    from nearkin.cli.hub_output import with_hub_output
+    from nearkin.cli.destination import with_destination
 
     application = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
     context_settings = ANY_OPTIONS if entry.parses_options else None
     application.command(cls=Command, context_settings=context_settings)(
-        with_clean_ending(with_hub_output(declared), ends_by_signal=not entry.handles_signals)
+        with_clean_ending(with_destination(declared), ends_by_signal=not entry.handles_signals)
     )
     return get_command(application)
 

@@ -42,7 +42,7 @@ from nearkin.corpus.table_folders import (
 from nearkin.corpus.table_opening import open_named_version, open_newest_version
 from nearkin.corpus.table_versions import TableVersion
 from nearkin.errors import UsageError
-from nearkin.runtime.outputs import LOCK, MARKER
+from nearkin.runtime.outputs import LOCK, MARKER, UPLOAD_RECORD
 from nearkin.runtime.setting_names import name_flag, name_setting
 
 MAGIC = frozenset("*?[")
@@ -386,10 +386,7 @@ class _InputSearch:
 
     def _walk_folder(self, folder: str) -> Iterator[str]:
         if is_output(folder):
-            raise UsageError(
-                f"{format_path(folder)} is the output of a nearkin run; name its "
-                "folder kept to read its documents"
-            )
+            raise _make_output_error(folder)
         followed = self.selection.follow_links
         seen: set[tuple[int, int]] = set()
         for parent, folders, files in os.walk(
@@ -571,7 +568,7 @@ class _InputSearch:
                 names = [name for name in matched if self._is_in_version(name, given, tables)]
                 names = self._select_of_saved_datasets(given, filesystem, names)
             elif filesystem.isdir(path):
-                listed = filesystem.find(path)
+                listed = self._leave_out_outputs(given, path, filesystem.find(path))
                 above = path.rstrip("/").rpartition("/")[0]
                 enclosing = find_enclosing_table(given, filesystem, above)
                 tables = self._open_remote_tables(given, path, listed, enclosing)
@@ -587,6 +584,21 @@ class _InputSearch:
                 names = [path] if filesystem.exists(path) else []
                 self.named.update(make_url(given, name) for name in names)
         return names, tables
+
+    def _leave_out_outputs(self, given: str, folder: str, names: Sequence[str]) -> list[str]:
+        """Returns the files that are outside of outputs of nearkin. The others are skipped."""
+        marked = (name.rpartition("/") for name in names)
+        outputs = tuple({above for above, _, last in marked if last in (MARKER, UPLOAD_RECORD)})
+        if folder.rstrip("/") in outputs:
+            raise _make_output_error(given)
+        starts = tuple(f"{output}/" for output in outputs)
+        left_out = [name for name in names if name.startswith(starts)]
+        for output in outputs:
+            # A run that has just begun has written the record alone.
+            own = {f"{output}/{UPLOAD_RECORD}"}
+            if any(name.startswith(f"{output}/") for name in left_out if name not in own):
+                self.skip(make_url(given, output), OUTPUT)
+        return [name for name in names if not name.startswith(starts)]
 
     def _open_remote_tables(
         self, given: str, path: str, names: Sequence[str], enclosing: TableFolder | None
@@ -638,6 +650,13 @@ class _InputSearch:
                 if self._is_in_dataset(saved, make_url(given, f"{above}/{file}"))
             ]
         return selected
+
+
+def _make_output_error(folder: str) -> UsageError:
+    return UsageError(
+        f"{format_path(folder)} is the output of a nearkin run; name its folder kept to read its "
+        "documents"
+    )
 
 
 def _read_beginning(path: str) -> bytes:

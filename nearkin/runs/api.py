@@ -34,6 +34,7 @@ from nearkin.reports.run_warnings import (
 )
 from nearkin.runs.check import check_inputs, require_checkable
 from nearkin.runs.choose import choose_for_run
+from nearkin.runs.destinations import open_destination
 from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
 from nearkin.runs.pairs import Relation, find_pairs, require_listable
 from nearkin.runs.passage_cuts import (
@@ -207,6 +208,8 @@ def dedup(
         lines_action=lines_action,
     )
     merge = MergeRequest.parse(merge_fields, adds_sources=merge_sources)
+    if out is not None:
+        open_destination(Path(out), may_exist=overwrite)
     keep_function = keep if callable(keep) else None
     policy = None if callable(keep) else keep
     parameters = given_parameters(
@@ -318,6 +321,8 @@ def pairs(
         >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
+    if out is not None:
+        open_destination(Path(out), may_exist=overwrite)
     parameters = given_parameters(further, text=text, threshold=threshold, preset=preset, keep=keep)
     settings = Settings.resolve(parameters.get("settings"), preset).for_pairs()
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))

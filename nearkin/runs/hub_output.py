@@ -19,6 +19,7 @@ from nearkin.corpus.remote_errors import CREDENTIALS, HUB
 from nearkin.errors import RunError, UsageError
 from nearkin.reports.card import find_section
 from nearkin.runs.card import DatasetCard
+from nearkin.runs.destinations import Destination
 from nearkin.runs.run_record import RUN
 from nearkin.runtime.outputs import MARKER, files_below
 from nearkin.runtime.setting_names import name_flag, name_setting
@@ -52,7 +53,7 @@ class HubState:
 
 
 @dataclass(frozen=True)
-class HubOutput:
+class HubOutput(Destination):
     """A place in a dataset repository.
 
     Attributes:
@@ -119,8 +120,8 @@ class HubOutput:
                 f"with {name_flag('overwrite')}, or choose another {name_setting('out')}"
             )
 
-    def upload(self, *, overwrite: bool) -> str:
-        """Uploads the output in one commit, and returns the commit.
+    def publish(self, *, overwrite: bool) -> str:
+        """Uploads the output in one commit.
 
         It has no effect if the repository holds the same files already. A repository that does not
         exist is created, and is private. A folder of `nearkin dedup` also updates the section of
@@ -131,7 +132,8 @@ class HubOutput:
             "upload it with the program hf (hf upload, type of repository: dataset), or repeat "
             f"the command with {name_flag('resume')} if it has that option",
         ):
-            return self._upload(overwrite=overwrite)
+            commit = self._upload(overwrite=overwrite)
+        return f"uploaded {self.local} to {self.url}, commit {commit}"
 
     def _upload(self, *, overwrite: bool) -> str:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete

@@ -39,6 +39,7 @@ from nearkin.reports.merged_rows import describe_merged
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.runs.destinations import write_output
 from nearkin.runs.document_output import DocumentOutput, copy_rows, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
@@ -681,7 +682,9 @@ class DedupResult(TableResult):
 
         Args:
             folder: A new folder; or a new file whose suffix is .parquet, .csv, .tsv, .jsonl or
-                .arrow, or one of the texts with .gz, .zst, .bz2 or .lz4.
+                .arrow, or one of the texts with .gz, .zst, .bz2 or .lz4. The URL of either (s3://,
+                gs://, abfs:// or hf://) stands for a path below the current folder, which is
+                uploaded when it is complete, and stays.
             readable_by: Users who may read it: `owner`, `group` or `everyone`.
             overwrite: Whether an earlier result in the folder may be replaced. A folder with
                 other files, and a single file, never are.
@@ -702,17 +705,24 @@ class DedupResult(TableResult):
                 format cannot hold a column, `readable_by`, `output` or `codec` is unknown or has
                 no effect, or the result is closed or unpickled.
         """
-        finished, clustering = self._open
         readers = Readers.parse(readable_by)
         weights = DocumentWeights.parse(document_weights)
-        merged = self._merged
-        merge = None if merged is None else merged.request
+        merge = None if self._merged is None else self._merged.request
         documents = DocumentOutput(output, codec, sizes, weights, merge)
-        file = KeptFile.parse(Path(folder), finished.run.columns)
+        write = partial(self._write, readers=readers, documents=documents, overwrite=overwrite)
+        return write_output(Path(folder), write, overwrite=overwrite)
+
+    def _write(
+        self, folder: Path, *, readers: Readers, documents: DocumentOutput, overwrite: bool
+    ) -> Path:
+        """Writes the files of a folder, or the kept documents into one file."""
+        finished, clustering = self._open
+        merged = self._merged
+        file = KeptFile.parse(folder, finished.run.columns)
         if file is not None or isinstance(finished.run.corpus, TableCorpus):
             self._require_uncut("write")
         if file is not None:
-            documents.require_folder(Path(folder))
+            documents.require_folder(folder)
             return write_kept_file(finished.run, clustering, file, readers, documents, merged)
         excerpts = None
         is_read = documents.has_copies and isinstance(finished.run.corpus, FileCorpus)
@@ -723,7 +733,7 @@ class DedupResult(TableResult):
             finished.run,
             clustering,
             partial(self._collect_report, excerpts),
-            Path(folder),
+            folder,
             readers,
             documents,
             overwrite=overwrite,
@@ -1278,16 +1288,16 @@ class PairsResult(PairTableResult):
                 format, or `readable_by` is unknown.
             RunError: If the disk is full.
         """
-        readers = Readers.parse(readable_by)
-        return write_pairs_file(
-            Path(path),
-            self.pairs.arrow,
-            self.request,
-            self.missing,
-            readers,
+        write = partial(
+            write_pairs_file,
+            pairs=self.pairs.arrow,
+            request=self.request,
+            missing=self.missing,
+            readers=Readers.parse(readable_by),
             copies=self.statistics[COPIES],
             overwrite=overwrite,
         )
+        return write_output(Path(path), write, overwrite=overwrite)
 
     def __bool__(self) -> bool:
         return True

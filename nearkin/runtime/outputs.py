@@ -42,6 +42,8 @@ from nearkin.runtime.setting_names import name_flag, name_setting
 
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
+UPLOAD_RECORD = ".nearkin-upload.json"
+"""The object that names the files of an upload with their hashes. It stays beside the output."""
 MANIFEST = "manifest.json"
 """The file of a work folder that records what is complete.
 

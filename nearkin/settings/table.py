@@ -733,7 +733,7 @@ class OutputSettings:
     out: Annotated[
         Path,
         Setting(
-            "Output folder, file or hf:// URL.",
+            "Output folder or file, or its URL (s3://, gs://, abfs:// or hf://).",
             OUTPUT,
             common=True,
             metavar="PATH",

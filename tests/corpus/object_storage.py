@@ -38,8 +38,9 @@ class S3Handler(BaseHTTPRequestHandler):
     uploads: dict[str, dict[int, bytes]]
     """The parts of unfinished uploads, by the name of the upload."""
     options: dict[str, Any]
-    """`status`: The status of all answers; `status_of_writes`: that of writes and deletions;
-    `breaks_at`: bytes after which connections break; `reads`: receives what is read."""
+    """`status`: The status of all answers; `status_of_writes`: that of writes and deletions, or a
+    function of the path that returns it, or None for success; `breaks_at`: bytes after which
+    connections break; `reads`: receives what is read."""
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     disable_nagle_algorithm = True
@@ -51,8 +52,8 @@ class S3Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         path, query, body = self._read_write()
-        if "status_of_writes" in self.options:
-            return self._answer(self.options["status_of_writes"], FORBIDDEN)
+        if (status := self._refused(path)) is not None:
+            return self._answer(status, FORBIDDEN)
         if "uploadId" in query:
             self.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
         else:
@@ -62,8 +63,8 @@ class S3Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path, query, body = self._read_write()
-        if "status_of_writes" in self.options:
-            return self._answer(self.options["status_of_writes"], FORBIDDEN)
+        if (status := self._refused(path)) is not None:
+            return self._answer(status, FORBIDDEN)
         if "uploads" in query:
             name = uuid4().hex
             self.uploads[name] = {}
@@ -78,8 +79,15 @@ class S3Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         path, _, _ = self._read_write()
+        if (status := self._refused(path)) is not None:
+            return self._answer(status, FORBIDDEN)
         self.objects.pop(path, None)
-        self._answer(204, b"")
+        return self._answer(204, b"")
+
+    def _refused(self, path: str) -> int | None:
+        """Returns the status with which a write is refused, or None."""
+        status: Any = self.options.get("status_of_writes")
+        return status(path) if callable(status) else status
 
     def _read_write(self) -> tuple[str, dict[str, list[str]], bytes]:
         """Returns the path, the query and the body of a request that writes."""

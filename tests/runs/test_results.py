@@ -234,7 +234,7 @@ def test_pairs_are_written_as_the_command_writes_them(tmp_path: Path) -> None:
         ("there.csv", "owner", "there.csv exists; choose another file"),
         ("folder", "owner", "folder is a folder"),
         ("none/pairs.csv", "owner", "no such folder"),
-        ("s3://bucket/pairs.csv", "owner", "outputs are local, and this is a URL"),
+        ("ftp://host/pairs.csv", "owner", "outputs are local, and this is a URL"),
         ("pairs.csv", "nobody", "nobody"),
     ],
 )

@@ -138,7 +138,7 @@ def test_signatures_are_arrow_files_only(
 
 
 @pytest.mark.parametrize("command", ["dedup", "pairs", "lab sketch"])
-@pytest.mark.parametrize("url", ["s3://bucket/x", "gs://bucket/x.parquet", "https://a.example/x"])
+@pytest.mark.parametrize("url", ["hdfs://host/x", "ftp://host/x.parquet", "https://a.example/x"])
 def test_url_as_an_output_is_an_error_before_anything_is_written(
     command: str,
     url: str,
