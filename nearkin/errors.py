@@ -50,6 +50,10 @@ class KeyRequiredError(UsageError):
     """An error: the hash key that a Spec names is missing, or another key was given."""
 
 
+class ChangesGoneError(UsageError):
+    """An error: the changes after a cursor are not kept. A follower starts from an export again."""
+
+
 class OldVersionError(UsageError):
     """An error: a newer version of a document is stored. A consumer passes the event over."""
 

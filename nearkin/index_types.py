@@ -1,5 +1,6 @@
 """The types of the documents, settings and answers of `Index` and `Client`."""
 
+from nearkin.index.changes import Change, ChangePage
 from nearkin.index.description import IndexStats
 from nearkin.index.entry import (
     Cluster,
@@ -20,6 +21,8 @@ from nearkin.service.client.models import ClusterPage, NewDocument, StoredDocume
 from nearkin.settings.decisions.decision import Decision, Decisions, Verdict
 
 __all__ = [
+    "Change",
+    "ChangePage",
     "Cluster",
     "ClusterPage",
     "ClusterPart",

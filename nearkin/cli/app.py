@@ -34,6 +34,7 @@ from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams, print_line
 from nearkin.cli.verbosity import Color, restored_output
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.runtime.actor import Actor, acting_as
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import NO_THREAD
 from nearkin.runtime.files import Readers
@@ -209,7 +210,11 @@ def run(arguments: list[str]) -> int:
     COMPILATION.listener = CompilationLines()
     try:
         ARGUMENTS.set(tuple(arguments))
-        with settings_named_as(SettingForm.OPTION), restored_output():
+        with (
+            settings_named_as(SettingForm.OPTION),
+            acting_as(Actor("command line")),
+            restored_output(),
+        ):
             code = run_typer(root_command(), arguments, "nearkin") or DONE
             # Help pages, versions and commands with an exit code of their own end before the flush
             # of `with_clean_ending`.

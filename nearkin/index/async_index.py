@@ -78,6 +78,7 @@ class AsyncIndex:
     passages = _in_thread(Index.passages)
     decide = _in_thread(Index.decide)
     decisions = _in_thread(Index.decisions)
+    changes = _in_thread(Index.changes)
     related_many = _in_thread(Index.related_many)
     match_many = _in_thread(Index.match_many)
     near_misses = _in_thread(Index.near_misses)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
+from nearkin.index.history import SECRET
 from nearkin.index.maintenance import check_resolutions
 from nearkin.index.migration.state import MOVED
 from nearkin.index.opening import read_header
@@ -129,6 +130,8 @@ def _copy_index(source: Path, staging: Path, path: Path) -> BackupResult:
         original.backup(copy)
     result = _verify_copy(source, staging, path)
     with closing(connect_file(staging, "rw")) as copy:
+        # other changes than those of the original will follow, so cursors of its log are not valid
+        copy.execute("DELETE FROM meta WHERE name = ?", (SECRET,))
         copy.execute("PRAGMA journal_mode = DELETE")
     return result
 

@@ -120,6 +120,7 @@ class BulkLoad:
     def _write(self, new: Iterable[KeyedEntry]) -> None:
         changes = Changes(new=list(new), may_overflow=True)
         self._session.stage_passages(changes)
+        self._session.stage_history(changes)
         numbers = self._session.store.apply(changes)
         self._post_in_spare_buckets(changes.new, numbers)
 

@@ -1,15 +1,16 @@
 """The changes that one atomic step makes to a store."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from nearkin.errors import RacedError
-from nearkin.index.entry import Entry, Outcome
+from nearkin.index.entry import RESERVED, Entry, Outcome
 
 TOUCHED = "touched"
 """The kind of log events that a migration follows."""
@@ -63,13 +64,89 @@ class Event(NamedTuple):
 
     kind: str
     """The kind of event: `erased`, `merged`, or `touched` for a document that was written or
-    deleted while the index was copied."""
+    deleted while the index was copied. An index with a history has more kinds."""
     scope: str
     id: str
     into: str
-    """The cluster that the cluster `id` was merged into; empty for other kinds."""
+    """The cluster that the cluster `id` was merged into. In a history, the representative that the
+    document `id` is resolved to, or the other document of a decision. Empty for other kinds."""
     at: float
     """The time of the event, in seconds of the clock."""
+    cluster: str = ""
+    """The cluster of the document, in a history."""
+    actor: str = ""
+    """The name of the token or program that made the step, in a history."""
+
+    @property
+    def row(self) -> tuple[str, str, str, str, float]:
+        """The line as stores write it. They have no fields for what only a history has."""
+        into = self.into
+        if self.actor:
+            into = RESERVED + json.dumps([self.into, self.cluster, self.actor])
+        return self.kind, self.scope, self.id, into, self.at
+
+    @classmethod
+    def of_row(cls, kind: str, scope: str, id: str, into: str, at: float) -> Self:
+        """Returns the line that a store has written."""
+        if not into.startswith(RESERVED):
+            return cls(kind, scope, id, into, at)
+        into, cluster, actor = json.loads(into[1:])
+        return cls(kind, scope, id, into, at, cluster, actor)
+
+
+class LogPortion(NamedTuple):
+    """Some lines of the change log of a store that is not divided into shards."""
+
+    lines: list[tuple[int, Event]]
+    """The lines with their numbers, ascending. No line will be written with a smaller number."""
+    dropped: int
+    """The number of the last line that was deleted, or 0."""
+    end: int
+    """The number of the last line that the log had when it was read, or a smaller one."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A line of the history of an index.
+
+    Attributes:
+        kind: `inserted` (as a representative), `resolved` (to `into`), `replaced`, `promoted`,
+            `renamed` (its cluster), `merged` (its cluster, into `into`), `erased` (by request),
+            `purged`, `expired`, `withdrawn` (a step over shards failed), `decided-same`,
+            `decided-different` or `key-rotated`.
+        scope: The scope of the document; empty for a change of the whole index.
+        id: The id of the document; of a merge, the id of the cluster that ended.
+        into: The representative that the document is resolved to, the cluster that another one was
+            merged into, or the other document of a decision. Otherwise empty.
+        cluster: The cluster of the document after the change, or before its deletion.
+        at: The time, in seconds since 1970.
+        actor: The token, `library`, `command line`, or another name of the one who did it.
+        cursor: The cursor with which `changes` continues after this change.
+    """
+
+    kind: str
+    scope: str
+    id: str
+    into: str
+    cluster: str
+    at: float
+    actor: str
+    cursor: str
+
+
+@dataclass(frozen=True)
+class ChangePage:
+    """A page of the history of an index.
+
+    Attributes:
+        changes: The changes, oldest first.
+        next: The cursor of the next page, also if nothing has happened since.
+        has_more: True if other changes follow already.
+    """
+
+    changes: tuple[Change, ...]
+    next: str
+    has_more: bool
 
 
 class Promotion(NamedTuple):
@@ -109,6 +186,7 @@ class Changes:
             generation of the store rises then.
         epoch: Epoch of the store under which the step was made; None for steps of the migration.
         events: Lines for the change log.
+        keeps_log: True if the change log is a history, whose lines are deleted by their age only.
     """
 
     dropped: list[KeyedEntry] = field(default_factory=list)
@@ -127,6 +205,7 @@ class Changes:
     may_overflow: bool = False
     invalidates_caches: bool = False
     epoch: int | None = None
+    keeps_log: bool = False
 
     def __bool__(self) -> bool:
         return any(

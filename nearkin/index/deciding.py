@@ -8,13 +8,12 @@ are decided to be the same are joined. An interrupted call is repeated with the 
 
 import itertools
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.errors import RacedError, UsageError
+from nearkin.errors import UsageError
 from nearkin.index.changes import Changes
 from nearkin.index.decided_pairs import ScopeDecisions
 from nearkin.index.decision_records import (
@@ -25,7 +24,6 @@ from nearkin.index.decision_records import (
     stage_decisions,
 )
 from nearkin.index.entry import Entry, require_id, require_public_name, require_scope
-from nearkin.index.migration.state import OPEN
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 from nearkin.stages.packed_pairs import pack_pairs
@@ -83,7 +81,8 @@ class DecisionSteps:
         if decisions:
             # an earlier call may have been interrupted after it wrote them
             if written or not self._is_fenced(scope):
-                self._fence()
+                # the copy of an index follows the decisions before it is opened
+                self._session.fence()
             self.follow(scope, list(requested.of_pairs))
         return written
 
@@ -136,21 +135,6 @@ class DecisionSteps:
             return True
         epoch = read_epoch(head)
         return epoch is not None and epoch != searcher.store.state().migration.epoch
-
-    def _fence(self) -> None:
-        """Raises the epoch, so that no process makes another step without the decisions.
-
-        The epoch of an index that is being copied belongs to the migration. Other processes then
-        read the decisions at their next refresh, and the copy follows them before it is opened.
-        """
-        session = self._session
-        searcher = session.searcher
-        migration = searcher.store.state().migration
-        if migration.phase == OPEN:
-            # if another process has raised it, all processes read the decisions, too
-            with suppress(RacedError):
-                searcher.store.redirect(migration._replace(epoch=migration.epoch + 1))
-        session.refresh()
 
     def follow(self, scope: str, pairs: Iterable[tuple[str, str]]) -> None:
         """Moves stored documents into other clusters until decisions about them are followed."""

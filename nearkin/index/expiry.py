@@ -4,9 +4,9 @@ from functools import partial
 
 from nearkin.errors import RacedError
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.decision_records import is_decisions_scope
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
+from nearkin.index.history import is_kept_forever, read_setting, trim_history
 from nearkin.index.parts import document_of_part
 from nearkin.index.removal import leader_snapshot
 from nearkin.index.session import Session
@@ -54,6 +54,8 @@ class Expiry:
                     if entry.is_leader == expires_leaders:
                         step = partial(self._expire_document, entry, before)
                         records += session.run_step(entry.scope, step)
+        if session.keeps_history:
+            trim_history(store, now - read_setting(store))
         return {"records": records, "postings": postings}
 
     def sweep(self, every: float) -> dict[str, int]:
@@ -78,7 +80,7 @@ class Expiry:
         """Deletes a document if it is still due and no other document is resolved to it."""
         session = self._session
         entry = session.entry_of(due.scope, due.id)
-        if entry is None or entry.seen >= before or is_decisions_scope(entry.scope):
+        if entry is None or entry.seen >= before or is_kept_forever(entry.scope):
             return False
         document = document_of_part(entry)
         if document is not None:

@@ -169,6 +169,8 @@ class Index(IndexReader):
             require_used_resources(folder, opened.settings)
             index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
             index.use_blocklist(blocklist)
+            if requested.history is not None and follow:
+                index._session.set_history(requested.history)
             if warm_up:
                 # It imports the compiler, which an index that answers no request does not need.
                 from nearkin.index.warm_up import prepare_upserts

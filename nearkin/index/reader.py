@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.index.changes import ChangePage
 from nearkin.index.description import IndexDescription
 from nearkin.index.documents import Document, require_several
 from nearkin.index.entry import (
@@ -22,7 +23,7 @@ from nearkin.index.entry import (
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
 from nearkin.runtime.argument_types import check_arguments
-from nearkin.runtime.number_range import COUNT
+from nearkin.runtime.number_range import COUNT, NumberRange
 from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -435,6 +436,70 @@ class IndexReader(IndexDescription):
         # a member that was listed as the representative is left out
         members = [row for row in part.members if is_same or row[0] != position.representative]
         return replace(part, members=tuple(members))
+
+    @property
+    def keeps_history(self) -> bool:
+        """True if the index keeps a history, which `changes` returns."""
+        return self._session.keeps_history
+
+    @check_arguments
+    def changes(
+        self,
+        after: str | None = None,
+        scope: str | None = None,
+        limit: int = 1000,
+        *,
+        id: str | None = None,
+        can_access: Callable[[str], bool] | None = None,
+    ) -> ChangePage:
+        """Returns what happened to documents since a cursor, for an index with a `history`.
+
+        A follower first gets a cursor with `after="now"`, then reads the documents (`export` or
+        `scan`), and then asks for the changes after the cursor again and again. Every change that
+        was acknowledged before a call is in its pages, and changes of one document have their
+        order. A change may come that the documents showed already.
+
+        Args:
+            after: `next` of the previous page, or `"now"` for the end. By default, the oldest
+                change that is kept.
+            scope: Scope of the changes; None for all scopes.
+            limit: Maximum number of changes, at most 10,000.
+            id: Id of the document whose changes are returned; None for all documents.
+            can_access: Returns whether changes of a scope are returned; None for all scopes.
+
+        Returns:
+            A page. If few changes match, it may be empty although others follow.
+
+        Raises:
+            ChangesGoneError: If the changes after the cursor are not kept any more, or the index
+                has moved to another store.
+            UsageError: If the index keeps no history, or the cursor is not valid.
+
+        Examples:
+            >>> from nearkin import Index
+            >>> index = Index.open("memory://", history=86_400)
+            >>> stored = index.upsert_many("web", ["a b c d e", "a b c d e"], ["one", "two"])
+            >>> [(change.kind, change.id, change.into) for change in index.changes().changes]
+            [('inserted', 'one', ''), ('resolved', 'two', 'one')]
+        """
+        from nearkin.index.history import MAX_CHANGES, read_changes
+
+        NumberRange(1, MAX_CHANGES).require("limit", limit)
+        self._session.refresh_if_due()
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        page = read_changes(
+            searcher.store,
+            after,
+            limit,
+            lambda change: (
+                scope in (None, change.scope)
+                and id in (None, change.id)
+                and (can_access is None or can_access(change.scope))
+            ),
+        )
+        self._session.confirm_state()
+        return page
 
     @check_arguments
     def explain(self, scope: str, a: str, b: str) -> "Explanation":

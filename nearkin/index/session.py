@@ -9,7 +9,7 @@ on it.
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import random
@@ -158,6 +158,7 @@ class Session:
         and processes that open no index do without their kernels.
         """
         from nearkin.index.document_preparation import DocumentPreparer
+        from nearkin.index.history import read_setting
         from nearkin.index.preparation import Preparer
         from nearkin.index.search import Searcher
         from nearkin.stages.measures import BandingRequest, measure_of
@@ -213,6 +214,9 @@ class Session:
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
         self.scope_names = ScopeNames(self.searcher)
+        self._read_history = read_setting
+        self.keeps_history = read_setting(self.store) > 0
+        """Whether each step writes what it does to the change log."""
         self._refreshed_at = self.clock()
 
     def public_urls(self) -> tuple[str, ...]:
@@ -233,6 +237,7 @@ class Session:
             if state != self.state:
                 # another process may have written decisions
                 self.guard.forget()
+                self.keeps_history = self._read_history(self.store) > 0
             self.state = state
             self.clocks.compare()
 
@@ -368,6 +373,7 @@ class Session:
                 for keyed in (*changes.dropped, *changes.new)
             ]
         self.stage_passages(changes)
+        self.stage_history(changes)
         is_done = False
         step = object()
         try:
@@ -392,6 +398,42 @@ class Session:
         """
         if self.searcher.passages is not None:
             self.searcher.passages.postings.stage(changes, self.store)
+
+    def stage_history(self, changes: Changes) -> None:
+        """Adds the lines of the history to a step, if the index keeps one, as `apply` does."""
+        if self.state.migration.phase == FILLING:
+            # a copy takes over the lines of its source
+            changes.events = []
+        elif self.keeps_history:
+            from nearkin.index.history import lines_of
+
+            changes.events = lines_of(changes, self.clock())
+            changes.keeps_log = True
+
+    def set_history(self, seconds: float) -> None:
+        """Stores how long lines of the history are kept, for all processes."""
+        from nearkin.index.history import HISTORY_SCOPE, stage_setting
+
+        if self._read_history(self.store) != seconds:
+            self.run_step(
+                HISTORY_SCOPE,
+                lambda: self.apply(stage_setting(self.store, seconds, self.clock())),
+            )
+            self.fence()
+
+    def fence(self) -> None:
+        """Raises the epoch, so that no process makes another step without what was stored.
+
+        The epoch of an index that is being copied belongs to the migration. Other processes then
+        read what was stored at their next refresh.
+        """
+        searcher = self.searcher
+        migration = searcher.store.state().migration
+        if migration.phase == OPEN:
+            # if another process has raised it, all processes read what was stored, too
+            with suppress(RacedError):
+                searcher.store.redirect(migration._replace(epoch=migration.epoch + 1))
+        self.refresh()
 
     def confirm_state(self) -> StoreState:
         """Returns the store's state if the index is still in this store.

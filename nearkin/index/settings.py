@@ -59,6 +59,7 @@ RANGES = {
     **dict.fromkeys(("max_candidates", "bucket_capacity", "max_document", "max_batch"), COUNT),
     "documents": COUNT,
     **dict.fromkeys(LIFETIMES, ABOVE_ZERO),
+    "history": NumberRange(0),
     "max_memory": NumberRange(LEAST_MAX_MEMORY),
 }
 """The ranges of the settings that are numbers. One without a value is not limited."""
@@ -150,6 +151,9 @@ class IndexSettings:
         bucket_ttl: Seconds that a posting is kept after it was last used. None for no limit.
         window: Seconds after which a representative that was not seen is not matched any more. None
             for no limit.
+        history: Seconds that the lines of the history are kept, which `changes` returns. All
+            processes that have the index open write them from then on. 0 ends the history. None for
+            what was set last, at first no history.
         bucket_capacity: Maximum number of postings that a search reads from a bucket: the oldest
             ones. The others are counted, and read as soon as there is room.
         max_document: Maximum size of a document, in bytes or as a size such as `5MB`.
@@ -181,6 +185,7 @@ class IndexSettings:
     record_ttl: float | None = None
     bucket_ttl: float | None = None
     window: float | None = None
+    history: float | None = None
     bucket_capacity: int = 10_000
     max_document: int | str = 10_000_000
     max_batch: int = 10_000
@@ -457,6 +462,7 @@ class SettingsFields(TypedDict, total=False):
     record_ttl: float | None
     bucket_ttl: float | None
     window: float | None
+    history: float | None
     bucket_capacity: int
     max_document: int | str
     max_batch: int

@@ -9,6 +9,7 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import Entry, require_scope
 from nearkin.index.index import Index
 from nearkin.runs.purge_request import LikeFiles
+from nearkin.runtime.actor import ACTOR, acting_as
 
 ENTRIES_AT_ONCE = 512
 """The number of stored documents that are compared at a time."""
@@ -94,7 +95,9 @@ def purge_index(index: Index, scope: str, like: Blocklist, *, removes: bool) -> 
             purged.append((document, entry.digest))
     removed = 0
     if removes:
-        removed = sum(_remove_unchanged(index, scope, found.id, digest) for found, digest in purged)
+        # the history of the index tells a purge from other removals
+        with acting_as(ACTOR.get()._replace(purges=True)):
+            removed = sum(_remove_unchanged(index, scope, one.id, digest) for one, digest in purged)
     return PurgeResult(tuple(document for document, _ in purged), removed, compared, unknown)
 
 

@@ -25,6 +25,7 @@ from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector, documents_of
 from nearkin.index.entry import Entry, Outcome, require_id, require_unreserved_scope
 from nearkin.index.exports import is_protected, read_entries, read_header
+from nearkin.index.history import HistoryCopy
 from nearkin.index.index import Index
 from nearkin.index.opening import (
     FIXED_SETTINGS,
@@ -498,7 +499,9 @@ def migrate(
         ) as index,
         _open_copy(target_url, index.header(), resources, spec_resources) as target,
     ):
-        return _load_entries(target, index.scan(), protects=index.is_protected())
+        total = _load_entries(target, index.scan(), protects=index.is_protected())
+        HistoryCopy(index._session.store, target._session.store).copy_new()
+        return total
 
 
 def _open_copy(

@@ -19,6 +19,7 @@ from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.cutover import cut_over, fill_copy, rebuild
 from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.migration.state import MOVED, MigrationState
+from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.runs.loading import migrate
@@ -278,7 +279,7 @@ def test_a_repeated_decision_raises_the_epoch_only_if_it_is_not_in_force_yet(
         for id in "abc":
             index.upsert(SCOPE, TEXT, id)
         with monkeypatch.context() as interrupted:
-            interrupted.setattr(deciding.DecisionSteps, "_fence", lambda steps: 1 / 0)
+            interrupted.setattr(Session, "fence", lambda _: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 index.decide(SCOPE, decisions)
         before = epoch()

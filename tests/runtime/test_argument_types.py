@@ -415,6 +415,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "Client.cluster": lambda parts: (parts.client.cluster, {"scope": "a", "id": "x"}),
     "Client.decide": lambda parts: (parts.client.decide, {"scope": "a", "decisions": []}),
     "Client.decisions": lambda parts: (parts.client.decisions, {"scope": "a"}),
+    "Client.changes": lambda parts: (parts.client.changes, {"after": "now", "limit": 10}),
     "Client.explain": lambda parts: (parts.client.explain, {"scope": "a", "a": "x", "b": "y"}),
     "Client.tune": lambda parts: (
         parts.client.tune,
@@ -536,6 +537,8 @@ RESULTS = {
     "Decision",
     "Decisions",
     "Verdict",
+    "Change",
+    "ChangePage",
     "Cluster",
     "ClusterPage",
     "ClusterPart",

@@ -19,6 +19,7 @@ from nearkin.index.entry import (
     batches_by_scope,
 )
 from nearkin.index.handovers import is_handovers_scope
+from nearkin.index.history import HISTORY_SCOPE, HistoryCopy
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
@@ -91,6 +92,7 @@ class Copier:
         """True if shingles can be copied if texts are not stored."""
         self._leaves_out = leaves_out
         self.left_out: set[tuple[str, str]] = set()
+        self.history = HistoryCopy(source, self.copy)
 
     @classmethod
     def between(cls, source: Index, target: Index) -> Self:
@@ -130,6 +132,7 @@ class Copier:
 
     def release(self) -> None:
         """Opens the filled copy, which is an index like any other from then on."""
+        self.history.copy_new()
         self.copy.redirect(MigrationState(self.copy.state().migration.epoch + 1, OPEN))
         self.target.refresh()
 
@@ -214,7 +217,8 @@ class Copier:
             if not self._same_shingles:
                 _require_no_parts(wanted)
             return self._copy_unchanged(scope, wanted, existing)
-        if is_handovers_scope(scope) or scope.startswith((VERSIONS_PREFIX, PROGRESS_PREFIX)):
+        unchanged = (VERSIONS_PREFIX, PROGRESS_PREFIX, HISTORY_SCOPE)
+        if is_handovers_scope(scope) or scope.startswith(unchanged):
             return self._copy_unchanged(scope, wanted, existing)
         if is_decisions_scope(scope):
             counts = self._copy_unchanged(scope, wanted, existing)

@@ -295,6 +295,7 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> Cutover
         copier.copy_missing()
         comparison = keep_cluster_ids_and_compare(copier.source, copier.copy)
         meanwhile = follower.copy_until_few()
+        copier.history.copy_new()
         closed_at = time.perf_counter()
         phases.write(CLOSING, target.public_urls)
         meanwhile = meanwhile.add(follower.copy_touched())

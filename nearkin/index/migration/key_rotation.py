@@ -1,10 +1,13 @@
 """The copy of an index into one with another secret key."""
 
+import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
 from nearkin.errors import StoreError, UsageError
+from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry
+from nearkin.index.history import read_setting
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     Copier,
@@ -17,6 +20,7 @@ from nearkin.index.opening import open_index
 from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.urls import recorded_url
+from nearkin.runtime.actor import ACTOR
 from nearkin.settings.keys import HashKey
 from nearkin.stages.sketch.resources import SpecResources
 
@@ -101,6 +105,11 @@ def rotate_key(
                         "documents differ from the copy, which stays unfinished; stop every "
                         "process that writes to the index, and repeat the command"
                     )
+                if read_setting(store):
+                    copier.history.copy_new()
+                    line = Event("key-rotated", "", new_secret.id, "", time.time())
+                    line = line._replace(actor=ACTOR.get().name)
+                    copier.copy.apply(Changes(events=[line], keeps_log=True))
                 copier.release()
     return _result_of(comparison, copier.left_out, new_secret, finished=finish)
 

@@ -57,7 +57,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.errors import MissingIndexError, RacedError, StoreError, UsageError
-from nearkin.index.changes import Changes, Event, LeaderSnapshot
+from nearkin.index.changes import Changes, Event, LeaderSnapshot, LogPortion
 from nearkin.index.entry import REF_SHIFT, Entry, Postings, without_content
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
@@ -320,7 +320,19 @@ class AerospikeStore(Store):
         # lines of plans are read first, because they may be written to the log between the reads
         log_records = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
         lines = {(bins["o"], bins["i"]): bins["j"] for bins in log_records}
-        yield from (Event._make(json.loads(lines[place])) for place in sorted(lines))
+        yield from (Event.of_row(*json.loads(lines[place])) for place in sorted(lines))
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        self._steps.repair()
+        log = self._steps.number_lines()
+        first = max(after, log["d"])
+        numbered = self._records.scan(EVENTS, "j", "n")
+        texts = {bins["n"]: bins["j"] for bins in numbered if first < bins.get("n", 0) <= log["n"]}
+        lines = [(n, Event.of_row(*json.loads(texts[n]))) for n in sorted(texts)[:limit]]
+        return LogPortion(lines, log["d"], log["n"])
+
+    def drop_lines(self, until: int) -> None:
+        self._steps.drop_lines(until)
 
     def counts(self) -> dict[str, int]:
         self._steps.repair()
@@ -333,10 +345,7 @@ class AerospikeStore(Store):
     def reserve(self, count: int) -> list[int]:
         if not count:
             return []
-        operations = self._records.library.operations
-        adding = [operations.increment("v", count), operations.read("v")]
-        (answer,) = self._records.run([self._records.change(META, "numbers", adding, self._never)])
-        last = answer.bins["v"]
+        last = self._records.count(META, "numbers", count)
         return list(range(last - count + 1, last + 1))
 
     def last_number(self) -> int:
@@ -418,7 +427,7 @@ class AerospikeStore(Store):
         for ref, keys in changes.postings_removed:
             plan.leaving += _leaving_postings(ref, keys, entering)
         plan.entering += [(word, keys, "") for word, keys in entering]
-        plan.events += [json.dumps(event) for event in changes.events]
+        plan.events += [json.dumps(event.row) for event in changes.events]
         plan.resolves, plan.epoch = changes.invalidates_caches, changes.epoch
         return plan
 

@@ -221,6 +221,13 @@ class Records:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
+    def count(self, kind: str, name: str, added: int = 1) -> int:
+        """Adds to a counter, and returns its value."""
+        operations = self.library.operations
+        adding = [operations.increment("v", added), operations.read("v")]
+        (answer,) = self.run([self.change(kind, name, adding, self.life(None))])
+        return int(answer.bins["v"])
+
     def changes(
         self,
         kind: str,

@@ -24,6 +24,11 @@ DOCUMENTS = "documents"
 REFS = "refs"
 STEPS = "steps"
 EVENTS = "events"
+LINES = "lines"
+NUMBERED = "numbered"
+"""The names of the counter of steps that wrote lines, and of the record about their numbers."""
+LINES_AT_ONCE = 1000
+"""The number of lines that get their numbers at once."""
 """The sets of the store."""
 PENDING = 1
 COMMITTED = 2
@@ -474,14 +479,17 @@ class Steps:
         self._records.run(
             (self._records.removal(REFS, ref) for (ref,) in items.get("gone", [])), (NOT_FOUND,)
         )
+        texts = items.get("event", [])
+        # taken while the documents are locked, so that it grows with each step of a document
+        place = self._records.count(META, LINES) if texts else 0
         events = (
             self._records.creation(
                 EVENTS,
-                f"{step}/{at}",
-                self._records.put({"o": step, "i": at, "j": text}),
+                _part_name(step, at),
+                self._records.put({"o": step, "i": at, "j": text, "w": place}),
                 self._never,
             )
-            for at, (text,) in enumerate(items.get("event", []))
+            for at, (text,) in enumerate(texts)
         )
         self._records.run(events, (EXISTS,))
 
@@ -579,6 +587,52 @@ class Steps:
             [None] if self._records.keeps_deletions else self._records.read(META, [FINISHED])
         )
         return 0 if record is None else int(record.bins.get("v", 0))
+
+    def number_lines(self) -> Bins:
+        """Gives numbers to the lines of the log that have none, in the order of their steps.
+
+        One record holds the last number and the lines that are getting theirs. Whoever finds such
+        lines completes them, so that a line that comes later has a larger number.
+
+        Returns:
+            The last number as `n`, and that of the last deleted line as `d`.
+        """
+        records = self._records
+        while True:
+            (record,) = records.read(META, [NUMBERED])
+            if record is None:
+                bins = {"n": 0, "d": 0, "b": []}
+                create = records.creation(META, NUMBERED, records.put(bins), self._never)
+                records.run([create], (EXISTS,))
+                continue
+            names: list[str] = record.bins["b"]
+            first = record.bins["n"] - len(names) + 1
+            numbers = ((name, records.put({"n": n})) for n, name in enumerate(names, first))
+            records.run(records.changes(EVENTS, numbers, self._never, there=True), (NOT_FOUND,))
+            # lines that are being written while the log is read wait for the next call
+            last = records.count(META, LINES, 0)
+            waiting = sorted(
+                (bins.get("w", 0), bins["o"], bins["i"])
+                for bins in records.scan(EVENTS, "o", "i", "w", "n")
+                if "n" not in bins and bins.get("w", 0) <= last
+            )
+            if not waiting:
+                return record.bins
+            names = [_part_name(step, at) for _, step, at in waiting[:LINES_AT_ONCE]]
+            bins = {"n": record.bins["n"] + len(names), "b": names}
+            write = records.exchange(
+                META, NUMBERED, records.put(bins), self._never, record.generation
+            )
+            records.run([write], (GENERATION,))
+
+    def drop_lines(self, until: int) -> None:
+        """Deletes the lines of the log up to a number."""
+        records = self._records
+        dropped = records.put({"d": until})
+        records.run([records.change(META, NUMBERED, dropped, self._never, there=True)])
+        old = [b for b in records.scan(EVENTS, "o", "i", "n") if b.get("n", until + 1) <= until]
+        removals = (records.removal(EVENTS, _part_name(bins["o"], bins["i"])) for bins in old)
+        records.run(removals, (NOT_FOUND,))
 
     def refuse(self, epoch: int) -> None:
         """Prevents the commit of running steps of other epochs. Their processes undo them."""

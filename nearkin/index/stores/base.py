@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError
-from nearkin.index.changes import Changes, Event
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.index.changes import Changes, Event, LogPortion
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import MigrationState, StoreState
 
@@ -323,6 +323,28 @@ class Store(ABC):
     def log_end(self) -> Any:
         """Returns the present end of the change log; None if the log is always read as a whole."""
         return None
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        """Returns lines of the change log, as a history is read.
+
+        Lines about one document have the order of the steps that wrote them. A line is returned
+        only when no line with a smaller number can be written any more.
+
+        Args:
+            after: Number of the last line that was read; 0 for the beginning.
+            limit: Maximum number of lines.
+
+        Raises:
+            UsageError: If the store has no such numbers.
+        """
+        raise UsageError(
+            f"{self.url} cannot keep a history, because its change log has no order; use another "
+            "kind of store"
+        )
+
+    def drop_lines(self, until: int) -> None:
+        """Deletes the lines of the change log up to a number that `log_lines` returned."""
+        raise NotImplementedError
 
     def times(self) -> list[float]:
         """Returns the times of the servers' clocks, in seconds since 1970.

@@ -21,6 +21,7 @@ from nearkin.index.changes import (
     Changes,
     Event,
     KeyedEntry,
+    LogPortion,
     count_leaders,
     number_documents,
 )
@@ -234,7 +235,7 @@ class MemoryStore(Store):
         self._events.extend(enumerate(step.changes.events, step.first_line))
         self._lines = step.first_line + len(step.changes.events)
         is_copied = self._state.migration.phase in (COPYING, CLOSING)
-        while len(self._events) > LOG_KEPT and not is_copied:
+        while len(self._events) > LOG_KEPT and not (is_copied or step.changes.keeps_log):
             self._events.popleft()
 
     def _add_new(self, new: Sequence[KeyedEntry], numbers: list[int]) -> None:
@@ -427,6 +428,20 @@ class MemoryStore(Store):
             lines = list(islice(self._events, max(0, (after or 0) - first), None))
         for _, event in lines:
             yield event
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        with self._lock:
+            self._finish_step()
+            dropped = self._events[0][0] if self._events else self._lines
+            first = max(0, after - dropped)
+            lines = list(islice(self._events, first, first + limit))
+            return LogPortion([(i + 1, event) for i, event in lines], dropped, self._lines)
+
+    def drop_lines(self, until: int) -> None:
+        with self._lock:
+            self._finish_step()
+            while self._events and self._events[0][0] < until:
+                self._events.popleft()
 
     def counts(self) -> dict[str, int]:
         with self._lock:

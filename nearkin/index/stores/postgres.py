@@ -25,7 +25,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, number_documents
+from nearkin.index.changes import Changes, Event, LogPortion, number_documents
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.addresses import require_known_options, without_password
@@ -99,6 +99,10 @@ STATUS_SECONDS = 10.0
 """The maximum time to wait for the end of a transaction whose answer was lost, in seconds."""
 STATUS_PAUSE = 0.05
 """The interval between two checks of such a transaction, in seconds."""
+LINES = "events_number_seq"
+"""The sequence of the numbers of lines, as PostgreSQL names it."""
+LINES_PAUSE = 0.002
+"""The interval between two checks of the steps that write lines, in seconds."""
 log = logging.getLogger("nearkin.postgres")
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
@@ -504,8 +508,9 @@ class PostgresStore(SqlStore):
                 f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, "
                 f"%s, %s, %s)"
             )
-            run.executemany(query, [tuple(event) for event in changes.events])
-            self._trim_log(run)
+            run.executemany(query, [event.row for event in changes.events])
+            if not changes.keeps_log:
+                self._trim_log(run)
         if changes.invalidates_caches:
             # the last statement, so that a step that waits for this row causes no deadlock
             run.execute(
@@ -660,8 +665,40 @@ class PostgresStore(SqlStore):
         values = {"step": after or 0, "number": -1}
         while rows := self._read_rows(query, values):
             values["step"], values["number"] = rows[-1][-2:]
-            for kind, scope, name, into, at, _, _ in rows:
-                yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
+            yield from (Event.of_row(*row[:-2]) for row in rows)
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        query = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._s}.{LINES}"
+        end = self._read_rows(query)[0][0]
+        if end > after:
+            self._await_writers()
+        return self._read(lambda run: self._read_lines(run, after, end, limit))
+
+    def _await_writers(self) -> None:
+        """Waits until the steps have ended that are writing to the change log.
+
+        A line gets its number before its step is committed, so that lines become visible in another
+        order. Each step that has a number holds the lock of the table until everybody sees its
+        lines. Nobody waits for the reader.
+        """
+        query = (
+            "SELECT virtualtransaction FROM pg_locks WHERE relation = %s::regclass AND "
+            "mode = 'RowExclusiveLock' AND granted AND database = "
+            "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        until = time.monotonic() + STATUS_SECONDS
+        writers: set[Any] | None = None
+        while writers is None or writers:
+            rows = self._read_rows(query, (f"{self._s}.events",))
+            present = {row[0] for row in rows}
+            writers = present if writers is None else writers & present
+            if writers and time.monotonic() > until:
+                raise StoreError(
+                    f"{self._url}: a step has been writing for {STATUS_SECONDS:g} s; repeat the "
+                    "call later"
+                )
+            if writers:
+                time.sleep(LINES_PAUSE)
 
     def counts(self) -> dict[str, int]:
         return self._write(self._count)

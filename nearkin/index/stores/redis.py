@@ -26,7 +26,7 @@ from nearkin.errors import (
     RacedError,
     StoreError,
 )
-from nearkin.index.changes import Changes, Event, number_documents
+from nearkin.index.changes import Changes, Event, LogPortion, number_documents
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
@@ -53,6 +53,8 @@ TIMEOUT = 30.0
 """The maximum time to wait for the server, in seconds."""
 RETRIES = 3
 """The number of times that a command is sent again after its connection was lost."""
+UNLIMITED_LINES = 1 << 53
+"""The number of lines of a history, which are deleted by their age."""
 NOTE_SECONDS = 3600
 """The time for which the server remembers the last step of a writer, in seconds.
 
@@ -123,6 +125,7 @@ class RedisStore(Store):
         self._due_script = self._client.register_script(scripts.READ_DUE)
         self._turn_script = self._client.register_script(scripts.TAKE_TURN)
         self._lines_script = self._client.register_script(scripts.READ_LOG)
+        self._drop_lines_script = self._client.register_script(scripts.DROP_LINES)
 
     @property
     def url(self) -> str:
@@ -394,8 +397,9 @@ class RedisStore(Store):
         for entry, keys in changes.posted:
             if keys is not None:
                 yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.posting), b"again")
+        kept = UNLIMITED_LINES if changes.keeps_log else LOG_KEPT
         for event in changes.events:
-            yield from (b"G", json.dumps(event).encode(), LOG_KEPT, LOG_PORTION)
+            yield from (b"G", json.dumps(event.row).encode(), kept, LOG_PORTION)
         if changes.invalidates_caches:
             yield from (b"V", b"", b"", b"")
         for name, value in counted.items():
@@ -558,7 +562,20 @@ class RedisStore(Store):
             if not rows:
                 return
             last = int(start) + len(rows)
-            yield from (Event._make(json.loads(line)) for line in rows)
+            yield from (Event.of_row(*json.loads(line)) for line in rows)
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        end = self.log_end()
+        with self._redis_errors():
+            start, *rows = self._lines_script(args=[self._prefix, after, limit])
+            dropped = int(self._client.get(self._key("log-dropped")) or 0)
+        events = (Event.of_row(*json.loads(line)) for line in rows)
+        lines = list(enumerate(events, int(start) + 1))
+        return LogPortion(lines, dropped, max(end, int(start) + len(rows)))
+
+    def drop_lines(self, until: int) -> None:
+        with self._redis_errors():
+            self._drop_lines_script(args=[self._prefix, until])
 
     def counts(self) -> dict[str, int]:
         with self._redis_errors():

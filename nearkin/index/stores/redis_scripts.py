@@ -260,6 +260,15 @@ return lines
 """
 """Returns lines of the change log. The first value is the number of the first line."""
 
+DROP_LINES = """
+local over = tonumber(ARGV[2]) - tonumber(redis.call('GET', ARGV[1] .. 'log-dropped') or '0')
+if over > 0 then
+  redis.call('LTRIM', ARGV[1] .. 'log', over, -1)
+  redis.call('INCRBY', ARGV[1] .. 'log-dropped', over)
+end
+"""
+"""Deletes the first lines of the change log."""
+
 REDIRECT = """
 if redis.call('HGET', ARGV[1] .. 'place', 'writer') == ARGV[5] then return 1 end
 if tonumber(redis.call('HGET', ARGV[1] .. 'place', 'epoch') or '0') >= tonumber(ARGV[2]) then

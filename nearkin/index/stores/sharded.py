@@ -271,7 +271,11 @@ class ShardedStore(Store):
             for entry in changes.changed
             if before[entry.ref].is_leader and not entry.is_leader
         ]
-        part = Changes(invalidates_caches=changes.invalidates_caches, epoch=changes.epoch)
+        part = Changes(
+            invalidates_caches=changes.invalidates_caches,
+            epoch=changes.epoch,
+            keeps_log=changes.keeps_log,
+        )
         try:
             self._write_postings(entering, again, replace(part, may_overflow=changes.may_overflow))
             # A copy that follows the change log must see a document even if a failure leaves only
@@ -280,19 +284,25 @@ class ShardedStore(Store):
             self._write_records(
                 replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
             )
+            last_lines = changes.events
             for phase in (_is_reserved, _is_representative, _is_member):
                 changed = [
                     entry for entry in changes.changed if phase(entry) and entry not in ending
                 ]
+                phase_new = [
+                    written for written in new if phase(written.entry) and written not in replaced
+                ]
+                # a line of a history is written with its document, so that none has no line
+                written_entries = (*changed, *(written.entry for written in phase_new))
+                names = {(entry.scope, entry.id) for entry in written_entries}
+                lines = [line for line in last_lines if line.actor and line[1:3] in names]
+                last_lines = [line for line in last_lines if line not in lines]
                 self._write_records(
                     replace(
                         part,
                         changed=changed,
-                        new=[
-                            written
-                            for written in new
-                            if phase(written.entry) and written not in replaced
-                        ],
+                        new=phase_new,
+                        events=lines,
                         leader_snapshots=_member_snapshots(changed, before),
                         required_leaders=_leaders_among(changed, before),
                     )
@@ -307,7 +317,7 @@ class ShardedStore(Store):
                     dropped=changes.dropped,
                     changed=ending,
                     new=replaced,
-                    events=changes.events,
+                    events=last_lines,
                     leader_snapshots=stood,
                 )
             )
@@ -379,6 +389,7 @@ class ShardedStore(Store):
                     changed=[before[entry.ref]],
                     leader_snapshots=_without_members([entry]),
                     invalidates_caches=True,
+                    events=_lines_of_undo(changes, [before[entry.ref]]),
                 )
             )
         for entry, _ in new:
@@ -388,6 +399,7 @@ class ShardedStore(Store):
                         dropped=[KeyedEntry(entry, None)],
                         leader_snapshots=_without_members([entry]),
                         invalidates_caches=True,
+                        events=_lines_of_undo(changes, [entry], kind="withdrawn"),
                     )
                 )
         raise RacedError("a representative was deleted by another process")
@@ -427,11 +439,11 @@ class ShardedStore(Store):
             old, replacement = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
                 swapped = [] if replacement is None else [KeyedEntry(replacement, None)]
-                self._write_records(
-                    Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True)
-                )
+                undo = Changes(dropped=swapped, new=[KeyedEntry(old, None)])
             else:
-                self._write_records(Changes(changed=[old], invalidates_caches=True))
+                undo = Changes(changed=[old])
+            lines = _lines_of_undo(changes, [old])
+            self._write_records(replace(undo, invalidates_caches=True, events=lines))
         if late:
             raise RacedError("a document was resolved to a representative that this step deletes")
 
@@ -620,6 +632,22 @@ def _is_representative(entry: Entry) -> bool:
 
 def _is_member(entry: Entry) -> bool:
     return not entry.is_leader and not _is_reserved(entry)
+
+
+def _lines_of_undo(step: Changes, entries: list[Entry], kind: str = "") -> list[Event]:
+    """Returns the lines of a history about documents that are again as they were before a step."""
+    named = [line for line in step.events if line.actor]
+    return [
+        named[0]._replace(
+            kind=kind or ("inserted" if entry.is_leader else "resolved"),
+            scope=entry.scope,
+            id=entry.id,
+            into="" if entry.is_leader else entry.leader,
+            cluster=entry.cluster,
+        )
+        for entry in entries
+        if named
+    ]
 
 
 def _without_members(entries: list[Entry]) -> list[LeaderSnapshot]:

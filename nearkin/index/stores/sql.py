@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from nearkin.errors import RacedError
-from nearkin.index.changes import Changes, count_leaders
+from nearkin.index.changes import Changes, Event, LogPortion, count_leaders
 from nearkin.index.entry import Entry, content_size
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions, Store
@@ -280,7 +280,32 @@ class SqlStore(Store):
             return
         if self._read_state(run).migration.phase not in (COPYING, CLOSING):
             until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
-            run.execute(self._text("DELETE FROM {events} WHERE number <= :until"), {"until": until})
+            self._delete_lines(run, until)
+
+    def _delete_lines(self, run: Any, until: int) -> None:
+        """Deletes lines of the change log, and records the number of the last one."""
+        run.execute(self._text("DELETE FROM {events} WHERE number <= :until"), {"until": until})
+        query = (
+            "INSERT INTO {meta} VALUES ('dropped', CAST(:value AS {json})) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+        run.execute(self._text(query), {"value": str(until)})
+
+    def drop_lines(self, until: int) -> None:
+        self._write(lambda run: self._delete_lines(run, until))
+
+    def _read_lines(self, run: Any, after: int, end: int, limit: int) -> LogPortion:
+        """Returns the lines of the change log up to a number behind which others may follow."""
+        query = (
+            "SELECT number, kind, scope, id, into_id, at FROM {events} "
+            "WHERE number > :after AND number <= :end ORDER BY number LIMIT :limit"
+        )
+        rows = self._fetch(run, query, {"after": after, "end": end, "limit": limit})
+        lines = [(number, Event.of_row(*row)) for number, *row in rows]
+        # read afterwards, so that lines that are deleted meanwhile are not missed in silence
+        query = "SELECT CAST(value AS TEXT) FROM {meta} WHERE name = 'dropped'"
+        dropped = self._fetch(run, query)
+        return LogPortion(lines, int(dropped[0][0]) if dropped else 0, end)
 
 
 def entry_of_row(row: tuple[Any, ...]) -> Entry:

@@ -30,7 +30,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, number_documents
+from nearkin.index.changes import Changes, Event, LogPortion, number_documents
 from nearkin.index.entry import (
     REF_SHIFT,
     RESERVED,
@@ -123,7 +123,10 @@ COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name
 UPDATE = """UPDATE entries
   SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
   WHERE ref = ?"""
-LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
+LAST_LINE = """COALESCE((SELECT MAX(number) FROM events),
+  (SELECT CAST(value AS INT) FROM meta WHERE name = 'dropped'), 0)"""
+"""The number of the last line of the change log, which may have been deleted."""
+LOG = f"INSERT INTO events VALUES ({LAST_LINE} + 1, ?, ?, ?, ?, ?)"
 
 
 def file_of(url: str) -> Path:
@@ -611,8 +614,8 @@ class SqliteStore(SqlStore):
             )
         except sqlite3.IntegrityError as error:
             raise RacedError("a document with this id exists already") from error
-        run.executemany(LOG, [tuple(event) for event in changes.events])
-        if changes.events:
+        run.executemany(LOG, [event.row for event in changes.events])
+        if changes.events and not changes.keeps_log:
             self._trim_log(run)
         run.execute("UPDATE meta SET value = ? WHERE name = 'last_step'", (str(step),))
         if changes.invalidates_caches:
@@ -678,7 +681,7 @@ class SqliteStore(SqlStore):
         return self._write(take)
 
     def log_end(self) -> int:
-        return int(self._read_rows("SELECT COALESCE(MAX(number), 0) FROM events")[0][0])
+        return int(self._read_rows(f"SELECT {LAST_LINE}")[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         last = after or 0
@@ -688,8 +691,14 @@ class SqliteStore(SqlStore):
         )
         while rows := self._read_rows(query, {"last": last}):
             last = rows[-1][-1]
-            for kind, scope, name, into, at, _ in rows:
-                yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
+            yield from (Event.of_row(*row[:-1]) for row in rows)
+
+    def log_lines(self, after: int, limit: int) -> LogPortion:
+        def read(run: sqlite3.Connection) -> LogPortion:
+            end = self._fetch_rows(f"SELECT {LAST_LINE}")[0][0]
+            return self._read_lines(run, after, end, limit)
+
+        return self._read(read)
 
     def counts(self) -> dict[str, int]:
         def count(_: sqlite3.Connection) -> dict[str, int]:

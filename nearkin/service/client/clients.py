@@ -32,6 +32,7 @@ from tenacity.stop import StopBaseT
 from tenacity.wait import WaitBaseT
 
 from nearkin.errors import ServiceError, UsageError
+from nearkin.index.changes import ChangePage
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
 from nearkin.index.index_facts import IndexFacts
@@ -57,6 +58,7 @@ from nearkin.service.client.models import (
     TuningResult,
 )
 from nearkin.service.client.requests import (
+    changes_request,
     clusters_request,
     part_to_json,
     read_cluster,
@@ -559,6 +561,32 @@ class Client:
         return self._exchange(read_decisions(scope))
 
     @check_arguments
+    def changes(
+        self,
+        after: str | None = None,
+        scope: str | None = None,
+        limit: int = 1000,
+        *,
+        id: str | None = None,
+    ) -> ChangePage:
+        """Returns what happened to documents since a cursor, as `Index.changes` does.
+
+        Only changes of scopes that the token has access to are returned.
+
+        Args:
+            after: `next` of the previous page, or `"now"` for the end. By default, the oldest
+                change that is kept.
+            scope: Scope of the changes; None for all scopes of the token.
+            limit: Maximum number of changes, at most 10,000.
+            id: Id of the document whose changes are returned; None for all documents.
+
+        Raises:
+            ServiceError: If the request fails; with the code `gone`, if the changes after the
+                cursor are not kept any more.
+        """
+        return self._send_with_retries(changes_request(after, scope, limit, id))
+
+    @check_arguments
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match or not.
 
@@ -748,6 +776,8 @@ class AsyncClient:
     decide = _coroutine(Client.decide)
 
     decisions = _coroutine(Client.decisions)
+
+    changes = _coroutine(Client.changes)
 
     explain = _coroutine(Client.explain)
 

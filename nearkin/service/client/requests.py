@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from nearkin.errors import ServiceError, UsageError
+from nearkin.index.changes import Change, ChangePage
 from nearkin.index.entry import Cluster, Match
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.service.client.call import (
@@ -229,6 +230,24 @@ def _to_decision(response: Mapping[str, Any]) -> Decision:
         response["by"],
         datetime.fromisoformat(response["at"]),
     )
+
+
+def changes_request(
+    after: str | None, scope: str | None, limit: int, id: str | None
+) -> Call[ChangePage]:
+    """Returns the request for a page of changes."""
+
+    def read(answer: httpx2.Response) -> ChangePage:
+        response = read_json(answer)
+        changes = tuple(
+            msgspec.convert({**change, "at": parse_time(change["at"])}, Change)
+            for change in response["changes"]
+        )
+        return ChangePage(changes, response["next"], response["has_more"])
+
+    given = {"after": after, "scope": scope, "limit": str(limit), "id": id}
+    params = {name: value for name, value in given.items() if value is not None}
+    return Call("GET", "/v1/changes", read, params=params)
 
 
 def read_explanation(response: httpx2.Response) -> "Explanation":

@@ -210,6 +210,25 @@ EXAMPLES: dict[str, OperationExample] = {
         },
         {"scopes": [SCOPE, "other"], "text": TEXT.format("valley")},
     ),
+    "GET /v1/changes": OperationExample(
+        "listChanges",
+        {
+            "changes": [
+                {
+                    "kind": "resolved",
+                    "scope": SCOPE,
+                    "id": ID,
+                    "into": "one",
+                    "cluster": "one",
+                    "at": TIME,
+                    "actor": "token shop",
+                    "cursor": "h5RkXoZsRcy7sW3c1VtWQ0fYqk2h8n0s",
+                }
+            ],
+            "next": "h5RkXoZsRcy7sW3c1VtWQ0fYqk2h8n0s",
+            "has_more": False,
+        },
+    ),
     "POST /v1/explain": OperationExample(
         "explainPair",
         {

@@ -52,6 +52,8 @@ class MicroBatcher:
 
     Args:
         memory: Counts the bytes of the documents that wait.
+        separates_callers: Returns whether a batch has documents of one caller only, because the
+            history of the index names the caller.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class MicroBatcher:
         max_batch: int,
         places: ResourcePool,
         memory: ResourcePool,
+        separates_callers: Callable[[], bool] = lambda: False,
     ) -> None:
         self._upsert_batch = upsert_batch
         self._threads = threads
         self._max_batch = max_batch
         self._places = places
         self._memory = memory
+        self._separates_callers = separates_callers
         self._waiting: dict[str, deque[_WaitingDocument]] = {}
         self._running_scopes: set[str] = set()
         # The number of next documents of a scope that are processed one at a time, after a failure.
@@ -116,12 +120,15 @@ class MicroBatcher:
         work = partial(self._upsert_batch, scope, documents, ids)
         self._threads.start(batch[0].caller, work, partial(self._complete_batch, scope, batch))
 
-    @staticmethod
-    def _take_batch(waiting: deque[_WaitingDocument], max_batch: int) -> list[_WaitingDocument]:
+    def _take_batch(
+        self, waiting: deque[_WaitingDocument], max_batch: int
+    ) -> list[_WaitingDocument]:
         """Removes the oldest documents from the queue: at least one, and at most BATCH_BYTES."""
         batch = [waiting.popleft()]
         size = batch[0].size
         while waiting and len(batch) < max_batch and size + waiting[0].size <= BATCH_BYTES:
+            if self._separates_callers() and waiting[0].caller != batch[0].caller:
+                break
             size += waiting[0].size
             batch.append(waiting.popleft())
         return batch

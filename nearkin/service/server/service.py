@@ -91,7 +91,12 @@ class Service:
             self._overview_executor, OVERVIEW_THREADS, OVERVIEW_THREADS // 2
         )
         self.batcher = MicroBatcher(
-            self.upsert_batch, self.threads, settings.batch, self.places, self.memory
+            self.upsert_batch,
+            self.threads,
+            settings.batch,
+            self.places,
+            self.memory,
+            separates_callers=lambda: self.index.keeps_history,
         )
         self.cluster_listings = ClusterListings(lambda: self.index)
         self.decision_listings = DecisionListings(lambda: self.index)

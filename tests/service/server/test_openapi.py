@@ -22,7 +22,8 @@ from tests.service.server.conftest import Serve
 def client(serve: Serve, tmp_path: Path) -> TestClient:
     """A server with two documents, an unfinished one, and a shadow index."""
     shadow = {"shadow_store": f"sqlite:///{tmp_path}/b.db", "shadow_bands": 32, "shadow_rows": 4}
-    client = serve(store=f"sqlite:///{tmp_path}/a.db", index={"passages": "4"}, **shadow)
+    settings = {"passages": "4", "history": "1000000"}
+    client = serve(store=f"sqlite:///{tmp_path}/a.db", index=settings, **shadow)
     for id, word in (("one", "woods"), ("two", "valley")):
         body = {"id": id, "text": TEXT.format(word)}
         assert client.post("/v1/scopes/shop/documents", json=body).status_code == 200

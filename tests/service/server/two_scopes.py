@@ -62,6 +62,10 @@ QUERIES: dict[str, list[str]] = {
     "GET /v1/scopes/{scope}/documents/{id}": ["", "?include=signature"],
     "GET /v1/scopes/{scope}/clusters/{id}": ["", "?start=1&limit=1"],
     "GET /v1/scopes/{scope}/decisions": ["", "?limit=1"],
+    "GET /v1/changes": [
+        *("", "?after=now", "?after=x", f"?id={OTHER_ID}"),
+        *(f"?scope={scope}" for scope in SCOPES),
+    ],
     "GET /v1/scopes/{scope}/clusters": [
         "",
         "?order=newest&limit=1",
@@ -138,7 +142,7 @@ def fill_server(serve: Serve, tokens: dict[str, str], folder: Path) -> TestClien
     }
     client = serve(
         store=f"sqlite:///{folder}/first.db",
-        index={"postings": "all", "passages": "4"},
+        index={"postings": "all", "passages": "4", "history": "1000000"},
         golden=folder / "golden.jsonl",
         audit=folder / "audit.json",
         **second,

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
+from nearkin.runtime.actor import Actor, acting_as
 from nearkin.service.server.http.callers import Caller
 
 ResultCallback = Callable[["asyncio.Future[Any]"], None]
@@ -25,6 +26,12 @@ class _Call:
     def drop(self, _: object) -> None:
         """Releases the call's function, and with it the documents that it holds."""
         self.work = None
+
+
+def _run_for(name: str, work: Callable[[], Any]) -> Any:
+    """Runs work of a caller in this thread. The history of the index names the caller."""
+    with acting_as(Actor(name)):
+        return work()
 
 
 def _copy_result(source: "asyncio.Future[Any]", target: "asyncio.Future[Any]") -> None:
@@ -104,7 +111,8 @@ class FairExecutor:
         assert call.work is not None
         self._free_threads -= 1
         self._running[key] += 1
-        running = asyncio.get_running_loop().run_in_executor(self._executor, call.work)
+        work = partial(_run_for, call.caller.key, call.work)
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         running.add_done_callback(lambda completed: self._complete(key, call, completed))
 
     def _complete(self, key: str, call: _Call, completed: "asyncio.Future[Any]") -> None:

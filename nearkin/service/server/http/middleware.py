@@ -12,7 +12,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
+from nearkin.errors import (
+    ChangesGoneError,
+    IndexFullError,
+    NearkinError,
+    OutcomeUnknownError,
+    StoreError,
+    UsageError,
+)
 from nearkin.service.server.http.callers import CURRENT_CALLER
 from nearkin.service.server.http.encodings import decode_body
 from nearkin.service.server.http.problems import SECURITY_HEADERS, ProblemError
@@ -85,7 +92,8 @@ def problem_from_error(error: BaseException) -> ProblemError:
             "store-unavailable", "the store failed; send the request again", retry_after=1.0
         )
     if isinstance(error, UsageError):
-        return ProblemError("invalid-request", str(error))
+        code = "gone" if isinstance(error, ChangesGoneError) else "invalid-request"
+        return ProblemError(code, str(error))
     if isinstance(error, TimeoutError):
         return ProblemError(
             "timeout", "the request was not answered in time; send it again", retry_after=1.0

@@ -66,6 +66,11 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
     "conflict": ProblemKind(
         409, "Conflict", "The current state of the resource does not allow the request."
     ),
+    "gone": ProblemKind(
+        410,
+        "Changes gone",
+        "The changes after the cursor are not kept any more. Start again from the documents.",
+    ),
     "too-large": ProblemKind(
         413, "Payload too large", "The body, a line or a document exceeds a limit of the server."
     ),

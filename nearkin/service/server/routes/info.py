@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from nearkin.errors import UsageError
 from nearkin.index.description import IndexStats
+from nearkin.index.history import MAX_CHANGES
 from nearkin.index.index import Index
 from nearkin.quality.plan.tune import TuningRecord
 from nearkin.quality.plan.tune import tune as find_operating_points
@@ -131,6 +132,38 @@ async def list_scopes(
         next=encode_cursor(listing_id, [page[-1]]) if start + limit < len(names) else None,
         complete=listing.complete,
     )
+
+
+@router.get(
+    "/v1/changes", response_model=m.ChangesAnswer, summary="List what happened to documents"
+)
+async def list_changes(
+    request: Request,
+    who: Reader,
+    after: Annotated[
+        str | None,
+        Query(max_length=1000, description="`next` of the previous page, or `now` for the end."),
+    ] = None,
+    scope: Annotated[str | None, Query(max_length=1024, description="Scope of changes.")] = None,
+    id: Annotated[str | None, Query(max_length=1024, description="Id of a document.")] = None,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_CHANGES, description="Maximum number of changes.")
+    ] = 1000,
+) -> Response:
+    """Returns a page of the history of the index, of the scopes that the token has access to.
+
+    The index must have the setting `history`. A page may be empty although others follow.
+    """
+    service = ready_service(request)
+    if scope is not None:
+        require_scope(who, scope)
+
+    def page_json() -> bytes:
+        page = service.index.changes(after, scope, limit, id=id, can_access=who.can_access)
+        changes = [{**vars(change), "at": m.format_time(change.at)} for change in page.changes]
+        return orjson.dumps({**vars(page), "changes": changes})
+
+    return counted_response(request, service, await service.run_overview(page_json))
 
 
 @router.get(

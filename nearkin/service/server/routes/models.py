@@ -446,6 +446,27 @@ class DecisionsAnswer(Model):
     next: str | None = Field(description="Cursor of the next page, or null on the last page.")
 
 
+class ListedChange(Model):
+    """A change of a document, or of the whole index."""
+
+    kind: str = Field(description="Kind of the change, for example `inserted` or `erased`.")
+    scope: str = Field(description="Scope of the document.")
+    id: str = Field(description="Id of the document.")
+    into: str = Field(description="Representative or other document of the change, or empty.")
+    cluster: str = Field(description="Cluster of the document, or empty.")
+    at: Time = Field(description="Time of the change.")
+    actor: str = Field(description="Token or program that made the change.")
+    cursor: str = Field(description="Cursor of the changes after this one.")
+
+
+class ChangesAnswer(Model):
+    """A page of the history of the index."""
+
+    changes: list[ListedChange] = Field(description="Changes, oldest first.")
+    next: str = Field(description="Cursor of the next page, also if there is none yet.")
+    has_more: bool = Field(description="Whether other changes follow already.")
+
+
 class Member(Model):
     """A document of a cluster."""
 
