@@ -64,6 +64,7 @@ COMMANDS = (
     "index compact --store sqlite:///kin.db",
     "index decide decisions.csv --store sqlite:///kin.db",
     "index decisions --store sqlite:///kin.db",
+    "index history --history 30d --store sqlite:///kin.db",
     "index expire --store sqlite:///kin.db",
     "index export --store sqlite:///kin.db --out export.parquet",
     "index backup --store sqlite:///kin.db --out backup.db",

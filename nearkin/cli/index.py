@@ -1,5 +1,6 @@
 """`nearkin index`: an online index from the command line."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -586,6 +587,77 @@ def remove(
         removed = opened.remove_scope(scope) if all else opened.remove_many(scope, names)
     not_there = 0 if all else len(set(names)) - removed
     print_facts({"removed": removed, "not_there": not_there}, as_json=json)
+
+
+@index.command()
+@with_option_groups
+def history(
+    *,
+    id: Annotated[
+        str | None, typer.Argument(help="Id of a document. By default, of all documents.")
+    ] = None,
+    store: StoreOrServer = None,
+    server: Annotated[str | None, server_excluding("history")] = None,
+    resources: IndexKeySettings,
+    scope: str | None = setting(
+        None, "Scope of the changes. By default, all scopes.", INPUT, metavar="S"
+    ),
+    after: str | None = setting(
+        None,
+        "Cursor of a change: those after it are listed. By default, all that are kept.",
+        INPUT,
+        metavar="CURSOR",
+    ),
+    out: Path | None = setting(
+        None,
+        "File for the changes: .parquet, .csv, .tsv, .jsonl, .xlsx or .arrow. By default, they are "
+        "printed as JSON lines.",
+        OUTPUT,
+        short="-o",
+        metavar="PATH",
+    ),
+    history: str | None = setting(
+        None,
+        "Time for which changes are kept from now on, for example 30d. 0s ends the history.",
+        RUN,
+        metavar="TIME",
+    ),
+) -> None:
+    """List what happened to documents of an index, when, and by whom.
+
+    The index must keep a history, which --history begins.
+
+    Examples:
+        nearkin index history --history 30d --store sqlite:///kin.db
+
+        nearkin index history d17 --store sqlite:///kin.db
+
+        nearkin index history --scope acme --out changes.parquet --server https://kin.example
+    """
+    with file_imports():
+        import pyarrow as pa
+
+        from nearkin.runs.index_history import HISTORY, iterate_history
+        from nearkin.runs.table_files import (
+            publish_table,
+            require_new_table,
+            to_plain_rows,
+            write_json_lines,
+        )
+
+    if out is not None:
+        require_new_table(out, "out")
+    kept = o.parse_seconds(history, "--history")
+    fields = {} if kept is None else {"history": kept}
+    with _open_index_or_server(store, server, resources, **fields) as opened:
+        if kept == 0:
+            return
+        batches = iterate_history(opened, after, scope, id)
+        if out is not None:
+            publish_table(pa.Table.from_batches(batches, HISTORY), out, "nearkin index history")
+            return
+        for batch in batches:
+            write_json_lines(sys.stdout.buffer, to_plain_rows(batch))
 
 
 @index.command()

@@ -207,8 +207,8 @@ def read_changes(
     secret = _secret_of(store)
     if not read_setting(store):
         raise UsageError(
-            f"the index {store.url} keeps no history; open it once with "
-            f"{name_setting('history', 30 * 86_400)}"
+            f"the index {store.url} keeps no history; open it once with the setting "
+            f"{name_setting('history')}, the time for which changes are kept"
         )
     if after == NOW:
         ends = [part.log_lines(0, 0).end for part in parts]

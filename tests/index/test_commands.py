@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
@@ -15,6 +16,45 @@ from tests.index.conftest import (
     store_of,
     words,
 )
+
+
+def test_the_history_is_listed_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url) as index:
+        index.upsert("a", "the cat sat on the mat", "one")
+
+    def lines(*options: str) -> list[dict[str, Any]]:
+        assert command(["index", "history", *options, "--store", url]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert command(["index", "history", "--store", url]) == 2
+    assert "keeps no history; open it once with the setting --history" in capsys.readouterr().err
+    assert lines("--history", "30d") == []
+    assert command(["index", "remove", "one", "--scope", "a", "--store", url]) == 0
+    with nk.Index.open(url) as index:
+        index.upsert("b", "the dog sat on the mat", "two")
+    capsys.readouterr()
+    first, second = lines()
+    assert (first["kind"], first["id"], first["actor"]) == ("erased", "one", "command line")
+    assert first["at"].startswith("20")
+    assert (second["kind"], second["id"], second["actor"]) == ("inserted", "two", "library")
+    assert lines("two") == lines("--scope", "b") == lines("--after", first["cursor"]) == [second]
+    assert lines("none") == []
+    for name in ("changes.parquet", "changes.jsonl", "changes.csv"):
+        assert lines("--out", str(tmp_path / name)) == []
+    table = pq.read_table(tmp_path / "changes.parquet")
+    assert table.column("id").to_pylist() == ["one", "two"]
+    assert str(table.schema.field("at").type) == "timestamp[us, tz=UTC]"
+    written = (tmp_path / "changes.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in written] == [first, second]
+    assert (
+        command(["index", "history", "--out", str(tmp_path / "changes.csv"), "--store", url]) == 2
+    )
+    assert "exists" in capsys.readouterr().err
+    assert lines("--history", "0s") == []
+    assert command(["index", "history", "--store", url]) == 2
 
 
 def test_the_commands_of_an_index_work_on_one_store(

@@ -24,7 +24,16 @@ from nearkin.runs.loading import migrate
 from nearkin.runtime.actor import Actor, acting_as
 from nearkin.settings.decisions import Decision, Verdict
 from nearkin.settings.keys import HashKey
-from tests.index.conftest import NEAR, TEXT, Clock, Opener, corpus, count_shards, store_of
+from tests.index.conftest import (
+    NEAR,
+    TEXT,
+    Clock,
+    Opener,
+    corpus,
+    count_shards,
+    postgres_transaction,
+    store_of,
+)
 from tests.runs.test_index_purge import list_of
 
 AGE = 1000.0
@@ -190,7 +199,7 @@ def test_every_process_writes_lines_as_soon_as_one_asks_for_them(tmp_path: Path)
     url = f"sqlite:///{tmp_path}/index.db"
     with nk.Index.open(url) as first, nk.Index.open(url) as second:
         first.upsert("a", TEXT, "before")
-        with pytest.raises(UsageError, match="keeps no history; open it once with history"):
+        with pytest.raises(UsageError, match="keeps no history; open it once"):
             first.changes()
         with nk.Index.open(url, history=AGE) as third:
             second.upsert("a", "other words in another order", "after")
@@ -221,6 +230,7 @@ def test_decisions_and_purges_name_those_who_made_them(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.all_stores
 def test_a_merge_is_told(opened: Opener) -> None:
     index = opened(threshold=0.5, history=AGE)
     index.decide("a", [Decision("one", "two", Verdict.DIFFERENT)])
@@ -242,6 +252,7 @@ def test_contents_are_not_in_the_log(opened: Opener) -> None:
     assert not any("sesame" in str(line) for line in store_of(index).events())
 
 
+@pytest.mark.all_stores
 def test_a_migration_takes_the_history_along(tmp_path: Path, opened: Opener, url: Any) -> None:
     if url == "memory://" or count_shards(url) > 1:
         pytest.skip("an index in memory does not move")
@@ -307,6 +318,34 @@ def test_a_bad_cursor_is_refused(cursor: str) -> None:
         pytest.raises(UsageError, match="cursor"),
     ):
         index.changes(cursor)
+
+
+@pytest.mark.all_stores
+def test_a_reader_waits_for_lines_that_are_committed_later(opened: Opener, url: Any) -> None:
+    if not str(url).startswith("postgresql"):
+        pytest.skip("the steps of the other stores have one order")
+    index = opened(history=AGE)
+    cursor = index.changes(NOW).next
+    pages: list[list[str]] = []
+
+    def read() -> None:
+        pages.append([change.id for change in read_all(index, cursor)])
+
+    reader = Thread(target=read)
+    with postgres_transaction(store_of(index)) as early:
+        # it has its number, and is not visible yet
+        early.execute(
+            f"INSERT INTO {store_of(index)._s}.events (kind, scope, id, into_id, at) "  # type: ignore[attr-defined]
+            "VALUES ('erased', 'a', 'early', '', 1.0)"
+        )
+        index.upsert("a", TEXT, "late")
+        reader.start()
+        reader.join(0.5)
+        assert pages == []
+        # nobody waits for the reader
+        index.upsert("a", "other words", "later")
+    reader.join()
+    assert pages[0][:2] == ["early", "late"]
 
 
 @pytest.mark.all_stores
