@@ -46,6 +46,8 @@ from nearkin.runtime.threads import ordered_map
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""
+FILES_PER_WORKER = 4
+"""The number of files for each worker from which files of lines are not divided."""
 BYTES_PER_COPY = 128 << 20
 """Anonymous memory of a thread that copies rows, in bytes: a row group and its encoded form."""
 NO_DOCUMENTS = np.empty(0, np.int64)
@@ -126,7 +128,9 @@ def write_kept(
             shutil.copyfile(copy, targets[number])
             advance(known.count_before(number, None) - known.count_before(number, 0))
         with TemporaryFolder(folder) as parts_folder:
-            parts = _divide_files(corpus, columns, kept, known, targets, parts_folder, finished)
+            parts = _divide_files(
+                corpus, columns, kept, known, targets, parts_folder, finished, workers
+            )
             if executor is None or executor.shares_memory or rewrite is not None:
                 copied = _copy_in_threads(copier, parts, advance, workers)
             else:
@@ -195,12 +199,21 @@ def _divide_files(
     targets: Sequence[Path],
     parts_folder: Path,
     finished: Container[int],
+    workers: int,
 ) -> Iterator[CopiedPart]:
-    """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
+    """Yields the parts of all files in order. A copy of several parts is joined from theirs.
+
+    To divide a file of lines, they must be counted. One of many such files is a part as a whole.
+    """
+    known_sizes = {path: status.size for path, status in corpus.statuses.items()}
+    sizes = [known_sizes.get(file.path, 0) for file in corpus.files]
+    most = sum(sizes) // (FILES_PER_WORKER * workers)
     for number, target in enumerate(targets):
         if number in finished:
             continue
-        ranges = divide_file(corpus, columns, number)
+        ranges = [RowRange(number, 0)]
+        if sizes[number] > most or isinstance(corpus.format_of(corpus.files[number]), Parquet):
+            ranges = divide_file(corpus, columns, number)
         for place, part in enumerate(ranges):
             first = known.count_before(number, part.first)
             end = known.count_before(number, part.end)
@@ -361,6 +374,8 @@ class _Copier(Task):
                 observe(first, file_slice.documents[columns.content])
             first += len(file_slice.rows)
             advance(len(file_slice.rows))
+        if observer is not None:
+            observer.flush()
         if part.known is not None and first != part.end:
             raise make_count_error(self.documents - part.end + first, self.documents)
         return first - part.first
@@ -496,7 +511,7 @@ def list_kept(folder: Path, root: Path) -> list[InputFile]:
 
 
 class _LineObserver:
-    """Passes on the observed ones among lines that were not parsed.
+    """Passes on the observed ones among lines that were not parsed, many at a time.
 
     Args:
         observed: Ordinals of the documents that the observer needs, ascending, int64 (m,).
@@ -507,18 +522,28 @@ class _LineObserver:
         self._builder = JsonSliceBuilder(columns, 0, whole=False, has_lines=True)
         self._observed = observed
         self._observe = observe
+        self._held: list[int] = []
+        """The ordinals of the documents that were not passed on yet."""
 
     def observe(self, first: int, lines: FileSlice) -> None:
-        count = len(lines.rows)
-        low, high = np.searchsorted(self._observed, [first, first + count])
-        places = self._observed[low:high] - first
-        if not len(places):
-            return
-        for place in places.tolist():
-            line = lines.complete_rows[place].removesuffix(b"\n")
-            self._builder.add(JsonRow(int(lines.rows[place]), line))
-        parsed = self._builder.take_slice().documents[self._content]
-        self._observe(first, spread_values(parsed, places, count))
+        low, high = np.searchsorted(self._observed, [first, first + len(lines.rows)])
+        for ordinal in self._observed[low:high].tolist():
+            row = int(lines.rows[ordinal - first])
+            line = lines.complete_rows[ordinal - first].removesuffix(b"\n")
+            self._builder.add(JsonRow(row, line))
+            self._held.append(ordinal)
+            if self._builder.full:
+                self.flush()
+
+    def flush(self) -> None:
+        """Passes on the documents that are held."""
+        if self._held:
+            ordinals = np.array(self._held)
+            self._held = []
+            parsed = self._builder.take_slice().documents[self._content]
+            first = int(ordinals[0])
+            count = int(ordinals[-1]) + 1 - first
+            self._observe(first, spread_values(parsed, ordinals - first, count))
 
 
 def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | RunError:

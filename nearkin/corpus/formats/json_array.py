@@ -1,7 +1,7 @@
 """JSON files that hold one array, whose elements are read like lines of JSON lines."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,7 @@ class ArrayWriter(LineWriter):
         self._begun = False
 
     def select(
-        self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
+        self, complete_rows: Sequence[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
         """Returns the kept elements with added fields."""
         lines = [

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import orjson
@@ -38,6 +38,7 @@ BLOCK = 1 << 19
 """The number of bytes that are read at a time, which fit into a cache."""
 
 
+NEWLINE = ord("\n")
 JSON_SPACES = " \t\r\n"
 JSON_DECODER = json.JSONDecoder()
 VALUE_PART = re.compile(r'[\[{]|[\]}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^][{}",:\s]+')
@@ -103,9 +104,18 @@ def open_lines(file: InputFile, span: ByteSpan | None) -> Iterator[OpenedLines]:
 
 
 def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBlock]:
-    """Yields the lines of a stream of bytes in blocks, including blank ones, from a first row on.
+    """Yields the lines of a stream of bytes in blocks, also blank ones, from a first row on."""
+    for content in read_whole_lines(stream, limit):
+        lines = None if content is None else io.BytesIO(content).readlines()
+        yield LineBlock(row, lines)
+        row += 1 if lines is None else len(lines)
 
-    A line that does not end in a block is dropped if it has more than `limit` bytes.
+
+def read_whole_lines(stream: Any, limit: int) -> Iterator[bytes | None]:
+    """Yields the content of consecutive lines of a stream, and None for each line that is too long.
+
+    A line that does not end in a block is dropped if it has more than `limit` bytes. The last line
+    of the stream may lack its end.
     """
     held: list[bytes] = []
     size = 0
@@ -113,13 +123,10 @@ def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBloc
         end = part.rfind(b"\n") + 1
         begin = 0
         if end and size > limit:
-            yield LineBlock(row, None)
-            row += 1
+            yield None
             begin = part.index(b"\n") + 1
         if end > begin:
-            lines = io.BytesIO(b"".join([*held, part[begin:end]])).readlines()
-            yield LineBlock(row, lines)
-            row += len(lines)
+            yield b"".join([*held, part[begin:end]])
         if end:
             held = []
             size = 0
@@ -129,9 +136,9 @@ def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBloc
         else:
             held.append(part[end:])
     if size > limit:
-        yield LineBlock(row, None)
+        yield None
     elif size:
-        yield LineBlock(row, [b"".join(held)])
+        yield b"".join(held)
 
 
 def read_lines(stream: Any, limit: int) -> Iterator[JsonRow]:
@@ -181,11 +188,12 @@ class JsonLines(Format):
             start = max(start, first)
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=True)
             limit = LINE_SHARE * columns.document_limit
-            blocks = ItemsBeforeDamage(read_line_blocks(lines, limit, first))
             if whole and rows is not None:
-                yield from _copy_lines(blocks, columns, rows)
-                blocks.raise_damage()
+                contents = ItemsBeforeDamage(read_whole_lines(lines, limit))
+                yield from _copy_lines(contents, columns, rows, first)
+                contents.raise_damage()
                 return
+            blocks = ItemsBeforeDamage(read_line_blocks(lines, limit, first))
             for block in blocks:
                 yield from _read_block(block, builder, rows)
             if builder.begun:
@@ -214,21 +222,71 @@ def _read_block(
 
 
 def _copy_lines(
-    blocks: Iterable[LineBlock], columns: Columns, rows: np.ndarray
+    contents: Iterable[bytes | None], columns: Columns, rows: np.ndarray, row: int
 ) -> Iterator[FileSlice]:
-    """Yields lines that are known to be documents, by ascending rows, without parsing them."""
+    """Yields lines that are known to be documents, by ascending rows, without parsing them.
+
+    Args:
+        row: The number of the first line.
+    """
     no_values = make_empty_documents(columns)
-    for block in blocks:
-        if block.lines is None:
+    for content in contents:
+        if content is None:
+            row += 1
             continue
-        end = block.row + len(block.lines)
-        low, high = np.searchsorted(rows, [block.row, end])
-        lines = block.lines
-        if high - low < len(lines):
-            lines = [lines[at] for at in (rows[low:high] - block.row).tolist()]
-        if lines and not lines[-1].endswith(b"\n"):
-            lines = [*lines[:-1], lines[-1] + b"\n"]
-        yield FileSlice(rows[low:high], no_values, [], end, lines)
+        if not content.endswith(b"\n"):
+            content += b"\n"
+        ends = np.flatnonzero(np.frombuffer(content, np.uint8) == NEWLINE) + 1
+        low, high = np.searchsorted(rows, [row, row + len(ends)])
+        places = rows[low:high] - row
+        starts = np.concatenate([[0], ends[:-1]])
+        row += len(ends)
+        lines = Lines(content, starts[places], ends[places])
+        yield FileSlice(rows[low:high], no_values, [], row, lines)
+
+
+class Lines(Sequence[bytes]):
+    """Lines of a block with their line ends, which are not divided before they are needed.
+
+    Args:
+        starts: The place of the first byte of each line, ascending, int64 (n,).
+        ends: The place after its last byte, int64 (n,).
+    """
+
+    def __init__(self, content: bytes, starts: np.ndarray, ends: np.ndarray) -> None:
+        self._content = content
+        self._starts = starts
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Lines": ...
+    def __getitem__(self, place: int | slice) -> "bytes | Lines":
+        if isinstance(place, slice):
+            return Lines(self._content, self._starts[place], self._ends[place])
+        return self._content[self._starts[place] : self._ends[place]]
+
+    def join(self, keep: np.ndarray) -> bytes:
+        r"""Returns some of the lines, one after the other. Consecutive ones are copied together.
+
+        Args:
+            keep: True for each of these lines, bool (n,).
+
+        Examples:
+            >>> lines = Lines(b"a\nb\nc\n", np.array([0, 2, 4]), np.array([2, 4, 6]))
+            >>> lines.join(np.array([True, False, True]))
+            b'a\nc\n'
+        """
+        starts, ends = self._starts[keep], self._ends[keep]
+        begins = np.flatnonzero(np.concatenate([[True], starts[1:] != ends[:-1]]))[: len(starts)]
+        last = np.concatenate([begins[1:], [len(starts)]])[: len(begins)] - 1
+        content = memoryview(self._content)
+        spans = zip(starts[begins].tolist(), ends[last].tolist(), strict=True)
+        return b"".join(content[start:end] for start, end in spans)
 
 
 class LineWriter:
@@ -241,7 +299,7 @@ class LineWriter:
         self._sink = sink
 
     def replace_values(
-        self, complete_rows: list[bytes], name: str, values: pa.Array
+        self, complete_rows: Sequence[bytes], name: str, values: pa.Array
     ) -> list[bytes]:
         """Returns lines with other values of a field. Other fields are copied byte for byte."""
         return [
@@ -250,9 +308,11 @@ class LineWriter:
         ]
 
     def select(
-        self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
+        self, complete_rows: Sequence[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
         """Returns the kept lines with added fields."""
+        if added is None and isinstance(complete_rows, Lines):
+            return complete_rows.join(keep)
         lines = compress(complete_rows, keep.tolist())
         if added is None:
             return b"".join(lines)

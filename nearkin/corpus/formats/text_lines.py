@@ -77,7 +77,7 @@ class TextLineWriter(LineWriter):
     """A writer of lines."""
 
     def replace_values(
-        self, complete_rows: list[bytes], name: str, values: pa.Array
+        self, complete_rows: Sequence[bytes], name: str, values: pa.Array
     ) -> list[bytes]:
         """Returns lines with other texts, each with the end of its line."""
         return [
