@@ -4,14 +4,16 @@ The sets are those that the run compared: sorted, without repetitions, and trunc
 that runs compare. So a comparison with them has the same result as one with the texts. Of documents
 with several fields, all words that are compared are kept: whole hashes, fingerprints and vectors. A
 checksum of each document detects sets that were damaged, or belong to other documents.
+
+The hashes are in pieces, files of whole documents, which never change. So a run that extends
+another one links the pieces whose documents are all left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -30,11 +32,13 @@ Result = TypeVar("Result")
 ENDS = "set-ends"
 """The file of the end of each document's set among all hashes, int64 (n,)."""
 UPPER = "set-upper"
-"""The file of the highest 32 bits of the hashes, uint32 (total,)."""
+"""The name of files of the highest 32 bits of the hashes, uint32."""
 LOWER = "set-lower"
-"""The file of the next 16 bits of the hashes, uint16 (total,)."""
+"""The name of files of the next 16 bits of the hashes, uint16."""
 WORDS = "set-words"
-"""The file of the words of documents with several fields, in place of hashes, uint64 (total,)."""
+"""The name of files of the words of documents with several fields, in place of hashes, uint64."""
+HASHES_PER_PIECE = 1 << 24
+"""The number of hashes or words from which a piece is complete."""
 CHECKSUMS = "set-checksums"
 """The file of the checksum of each document's set and fingerprint, uint64 (n,)."""
 TYPES: dict[str, type[np.unsignedinteger]] = {
@@ -58,29 +62,93 @@ def can_save_sets(options: RunOptions) -> bool:
     return bool(options.fields) or compares_sets(options.spec.measure)
 
 
+class PieceWriter:
+    """A writer of the pieces of hashes, which replaces those that a folder has.
+
+    Files of that name may be linked to pieces of another run, so they are deleted, and never
+    written again.
+
+    Args:
+        names: Names of the files of a piece.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._folder = folder
+        self._names = names
+        self._pieces = 0
+        self._files: list[BinaryIO] = []
+        """The files of the open piece, or none."""
+        self._hashes = 0
+        """The number of hashes of the open piece."""
+        for name in names:
+            for path in list(folder.glob(f"{name}*")):
+                path.unlink()
+
+    def write(self, parts: Sequence[np.ndarray]) -> None:
+        """Writes the hashes of whole documents, as `_divide` returns them."""
+        if not self._files:
+            self._files = [path.open("wb") for path in self.take_paths()]
+        for file, part in zip(self._files, parts, strict=True):
+            file.write(np.ascontiguousarray(part).data)
+        self._hashes += len(parts[0])
+        if self._hashes >= HASHES_PER_PIECE:
+            self._end_piece()
+
+    def take_paths(self) -> list[Path]:
+        """Returns the paths of a further piece, whose files do not exist."""
+        self._pieces += 1
+        return [self._folder / name_piece(name, self._pieces - 1) for name in self._names]
+
+    def _end_piece(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files = []
+        self._hashes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_piece()
+        if not self._pieces:
+            for path in self.take_paths():
+                path.touch()
+
+
+def name_piece(name: str, piece: int) -> str:
+    """Returns the name of a file of a piece, whose number is counted from 0."""
+    return f"{name}.{piece}" if piece else name
+
+
+def list_pieces(folder: Path, names: Sequence[str]) -> list[list[Path]]:
+    """Returns the files of each piece that a folder has."""
+    pieces: list[list[Path]] = []
+    while True:
+        paths = [folder / name_piece(name, len(pieces)) for name in names]
+        if not all(path.is_file() for path in paths):
+            return pieces
+        pieces.append(paths)
+
+
 def write_sets(source: PayloadSource, folder: Path, *, has_fields: bool = False) -> None:
     """Writes the sets of all documents."""
     fingerprints = map_file(folder / FINGERPRINTS, np.uint64, 2)
     end = 0
-    with ExitStack() as stack:
-
-        def create(name: str) -> BinaryIO:
-            return stack.enter_context((folder / name).open("wb"))
-
-        ends = create(ENDS)
-        checksums = create(CHECKSUMS)
-        hash_files = [create(name) for name in _hash_files(has_fields=has_fields)]
+    with (
+        (folder / ENDS).open("wb") as ends,
+        (folder / CHECKSUMS).open("wb") as checksums,
+        PieceWriter(folder, hash_files(has_fields=has_fields)) as pieces,
+    ):
         for batch in source.map_batches(lambda batch: batch):
             (hashes,) = batch.payload.columns
             own = fingerprints[batch.first : batch.first + batch.documents]
             checksums.write(_compute_checksums(batch.payload.sizes, hashes, own).data)
             ends.write((end + np.cumsum(batch.payload.sizes, dtype=np.int64)).data)
-            for file, part in zip(hash_files, _divide(hashes, has_fields=has_fields), strict=True):
-                file.write(np.ascontiguousarray(part).data)
+            pieces.write(_divide(hashes, has_fields=has_fields))
             end += len(hashes)
 
 
-def _hash_files(*, has_fields: bool) -> tuple[str, ...]:
+def hash_files(*, has_fields: bool) -> tuple[str, ...]:
     """Returns the names of the files of hashes or words."""
     return (WORDS,) if has_fields else (UPPER, LOWER)
 
@@ -171,20 +239,23 @@ class SavedSets:
     def __init__(
         self,
         ends: np.ndarray,
-        parts: dict[str, np.ndarray],
+        pieces: Sequence[tuple[np.ndarray, ...]],
         *,
         checksums: np.ndarray,
         fingerprints: np.ndarray,
         folder: Path,
         workers: int,
+        has_fields: bool,
     ) -> None:
-        self.task = BuildSaved(folder, len(ends), WORDS in parts)
+        self.task = BuildSaved(folder, len(ends), has_fields)
         self._checksums = checksums
         self._fingerprints = fingerprints
         self._folder = folder
         self._ends = ends
-        self._hash_file = next(iter(parts))
-        self._parts = tuple(parts.values())
+        self._hash_file = hash_files(has_fields=has_fields)[0]
+        self._pieces = pieces
+        self._bounds = np.cumsum([0, *(len(piece[0]) for piece in pieces)])
+        """The number of hashes before each piece, and that of all, int64."""
         self._workers = workers
 
     @classmethod
@@ -192,30 +263,32 @@ class SavedSets:
         cls, folder: Path, documents: int, workers: int, *, has_fields: bool = False
     ) -> "SavedSets | None":
         """Opens the sets of a finished run."""
-        hash_files = _hash_files(has_fields=has_fields)
-        names = (ENDS, CHECKSUMS, FINGERPRINTS, *hash_files)
-        if not all((folder / name).is_file() for name in names):
+        names = hash_files(has_fields=has_fields)
+        facts = ((ENDS, 8), (CHECKSUMS, 8), (FINGERPRINTS, 16))
+        if not all((folder / name).is_file() for name, _ in facts):
             return None
-        sizes = {name: (folder / name).stat().st_size for name in names}
-        if (sizes[ENDS], sizes[CHECKSUMS], sizes[FINGERPRINTS]) != (
-            8 * documents,
-            8 * documents,
-            16 * documents,
-        ):
+        if any((folder / name).stat().st_size != width * documents for name, width in facts):
             return None
         ends = map_file(folder / ENDS, np.int64)
         total = int(ends[-1]) if documents else 0
-        if any(sizes[name] != np.dtype(TYPES[name]).itemsize * total for name in hash_files):
+        files = list_pieces(folder, names)
+        widths = [np.dtype(TYPES[name]).itemsize for name in names]
+        for width, paths in zip(widths, zip(*files, strict=True), strict=False):
+            if sum(path.stat().st_size for path in paths) != width * total:
+                return None
+        if not files or np.any(np.diff(ends, prepend=0) < 0):
             return None
-        if np.any(np.diff(ends, prepend=0) < 0):
+        pieces = [tuple(map(map_file, paths, map(TYPES.__getitem__, names))) for paths in files]
+        if any(len(set(map(len, piece))) > 1 for piece in pieces):
             return None
         return cls(
             ends,
-            {name: map_file(folder / name, TYPES[name]) for name in hash_files},
+            pieces,
             checksums=map_file(folder / CHECKSUMS, np.uint64),
             fingerprints=map_file(folder / FINGERPRINTS, np.uint64, 2),
             folder=folder,
             workers=workers,
+            has_fields=has_fields,
         )
 
     def map_batches(
@@ -252,9 +325,19 @@ class SavedSets:
         ends = np.asarray(self._ends[documents])
         starts = np.where(documents > 0, self._ends[documents - 1], 0)
         sizes = ends - starts
-        offsets = np.cumsum(sizes) - sizes
-        places = np.repeat(starts - offsets, sizes) + np.arange(sizes.sum())
-        hashes = _unite([np.asarray(part[places]) for part in self._parts])
+        cuts = np.searchsorted(ends, self._bounds[1:-1], "right")
+        hashes = np.concatenate(
+            [
+                _read_spans(piece, starts_of_piece - first, sizes_of_piece)
+                for piece, first, starts_of_piece, sizes_of_piece in zip(
+                    self._pieces,
+                    self._bounds[:-1],
+                    np.split(starts, cuts),
+                    np.split(sizes, cuts),
+                    strict=True,
+                )
+            ]
+        )
         checksums = _compute_checksums(sizes, hashes, self._fingerprints[documents])
         changed = documents[checksums != self._checksums[documents]]
         if len(changed):
@@ -265,3 +348,15 @@ class SavedSets:
                 f"{folder / self._hash_file}, so that the texts are read instead"
             )
         return Payload(sizes, (hashes,))
+
+
+def _read_spans(piece: Sequence[np.ndarray], starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns the hashes of documents of a piece, uint64.
+
+    Args:
+        piece: Parts of the hashes, as `_divide` returns them.
+        starts: Place of the first hash of each document in the piece, int64 (m,).
+    """
+    offsets = np.cumsum(sizes) - sizes
+    places = np.repeat(starts - offsets, sizes) + np.arange(sizes.sum())
+    return _unite([np.asarray(part[places]) for part in piece])

@@ -191,7 +191,9 @@ class WorkFolder:
         for folder in {self.path, *((self.path / name).parent for name in new)}:
             sync_folder(folder)
         self._seen = now
-        return _compute_checksums(self.path, sorted(new), workers)
+        # A file that another run has, too, is not written any more, and checks itself.
+        own = [name for name in new if (self.path / name).stat().st_nlink == 1]
+        return _compute_checksums(self.path, sorted(own), workers)
 
     def _files(self) -> dict[str, "FileState"]:
         states: dict[str, FileState] = {}

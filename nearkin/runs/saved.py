@@ -294,7 +294,9 @@ def _ignore_band_keys(
     """
 
     def ignored_names(parent: Any, names: list[str]) -> set[str]:
-        ignored = {name for name in names if is_half_written(name) or name in others}
+        ignored = {
+            name for name in names if is_half_written(name) or name.partition(".")[0] in others
+        }
         if Path(parent) == folder and "keys" in names:
             ignored.add("keys")
         return ignored

@@ -59,16 +59,19 @@ def save(sets: list[np.ndarray], folder: Path, seed: int = 5, *, has_fields: boo
     write_sets(SomeSets(sets), folder, has_fields=has_fields)
 
 
+@pytest.mark.parametrize("per_piece", [1, 600, 10**6])
 @pytest.mark.parametrize("at_once", [1, 50, 10**6])
 @pytest.mark.parametrize("wanted", [None, [], [0], [1, 4, 5, 10], [4]], ids=str)
 def test_sets_are_read_as_they_were_written(
     sets: list[np.ndarray],
     wanted: list[int] | None,
     at_once: int,
+    per_piece: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(saved_sets, "HASHES_AT_ONCE", at_once)
+    monkeypatch.setattr(saved_sets, "HASHES_PER_PIECE", per_piece)
     save(sets, tmp_path)
     saved = SavedSets.open(tmp_path, len(sets), 2)
     assert saved is not None

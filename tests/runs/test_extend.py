@@ -5,10 +5,12 @@ import json
 import os
 import random
 import shutil
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -447,6 +449,31 @@ def test_unchanged_copies_are_copied_and_others_are_made_again() -> None:
     assert command([*line, "made"]) == 0
     assert Path("made/kept/old.jsonl").read_bytes() == before
     assert read_report(Path("made")) == read_report(Path("copied"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_sets_are_linked_until_a_document_of_theirs_is_withdrawn() -> None:
+    """A finished run stays as it was, also if an extension of it is interrupted and repeated."""
+    sets = Path("run/signatures/set-upper")
+    before = sets.read_bytes()
+    Path("far.jsonl").write_text('{"id": "far", "text": "nothing else has these few words"}\n')
+    assert command(["dedup", "far.jsonl", "--extend", "run", "-qq", "--out", "linked"]) == 0
+    assert Path("linked/signatures/set-upper").samefile(sets)
+    assert Path("linked/signatures/set-upper.1").stat().st_size == 4 * 4
+    line = ["dedup", "--extend", "linked", "--removed", "gone.txt", "-qq", "--out", "without"]
+    Path("gone.txt").write_text("d1\n")
+    assert command(line) == 0
+    ends = np.fromfile("run/signatures/set-ends", np.int64)
+    withdrawn = slice(4 * int(ends[0]), 4 * int(ends[1]))
+    left = before[: withdrawn.start] + before[withdrawn.stop :]
+    assert Path("without/signatures/set-upper").read_bytes() == left
+    further = Path("without/signatures/set-upper.1")
+    assert further.samefile("linked/signatures/set-upper.1")
+    line = ["dedup", "far.jsonl", "--extend", "run", "-qq", "--out", "linked", "--overwrite"]
+    assert command([*line, "--readable-by", "everyone"]) == 0
+    assert not Path("linked/signatures/set-upper").samefile(sets)
+    assert sets.read_bytes() == before
+    assert stat.S_IMODE(sets.stat().st_mode) == 0o600
 
 
 def read_report(out: Path) -> dict[str, Any]:
