@@ -1,5 +1,6 @@
 """Tests of the history of an index, over all stores."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from nearkin.index.backup import backup, restore
 from nearkin.index.changes import Change, Changes
 from nearkin.index.history import NOW
 from nearkin.index.index import Index
+from nearkin.index.maintenance import merge_clusters
 from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.stores.sharded import ShardedStore
@@ -379,3 +381,44 @@ def test_a_failure_between_the_parts_of_a_step_leaves_no_document_without_a_line
         assert replay(read_all(index)) == documents(index)
         index.upsert("a", TEXT, "one")
     assert replay(read_all(index)) == documents(index)
+
+
+@pytest.mark.all_stores
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_follower_of_random_steps_knows_every_representative(
+    opened: Opener, clock: Clock, seed: int
+) -> None:
+    draw = random.Random(seed)
+    index = opened(threshold=0.6, history=1e9, record_ttl=300.0)
+    texts = corpus(40, seed=seed, share=0.7)
+    ids = [f"d{i}" for i in range(15)]
+    changes: list[Change] = []
+    cursor: str | None = None
+    for _ in range(60):
+        scope = draw.choice("ab")
+        step = draw.random()
+        some = draw.sample(ids, draw.randint(1, 4))
+        clock.now += draw.choice((0.0, 1.0, 40.0))
+        if step < 0.6:
+            index.upsert_many(scope, [draw.choice(texts) for _ in some], some)
+        elif step < 0.7:
+            index.remove(scope, some[0])
+        elif step < 0.78:
+            index.remove_many(scope, some)
+        elif step < 0.88 and len(some) > 1:
+            verdict = draw.choice(list(Verdict))
+            with suppress(UsageError):
+                index.decide(scope, [Decision(some[0], some[1], verdict)])
+        elif step < 0.92:
+            merge_clusters(index)
+        elif step < 0.97:
+            index.expire(trust_clock=True)
+        else:
+            index.remove_scope(scope)
+        changes += read_all(index, cursor)
+        cursor = changes[-1].cursor if changes else None
+        assert replay(changes) == documents(index)
+        names = {(change.scope, change.id): change.cluster for change in changes if change.cluster}
+        for entry in index.scan():
+            if not entry.scope.startswith("\x1f"):
+                assert names[entry.scope, entry.id] == entry.cluster
