@@ -307,8 +307,13 @@ class Session:
                 )
             time.sleep(POLL_SECONDS)
 
-    def run_step(self, scope: str, action: Callable[[], R]) -> R:
-        """Runs a step under its scope's lock. Repeats it after a conflict or a migration."""
+    def run_step(self, scope: str, action: Callable[[], R], races_allowed: int | None = None) -> R:
+        """Runs a step under its scope's lock. Repeats it after a conflict or a migration.
+
+        Args:
+            races_allowed: Number of conflicts after which it fails. By default, it is repeated
+                for some time.
+        """
         # no error is kept in a variable: its traceback holds this frame, and both would live until
         # the garbage collector runs
         attempts = 0
@@ -331,7 +336,8 @@ class Session:
                 has_moved = True
             except RacedError:
                 races += 1
-                if races >= MIN_RACES and time.monotonic() > until:
+                is_late = races >= MIN_RACES and time.monotonic() > until
+                if is_late or races == races_allowed:
                     raise
             except LargeClusterError as error:
                 attempts += 1
