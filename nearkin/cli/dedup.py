@@ -151,6 +151,7 @@ def dedup(
     clustering: ClusterSettings,
     output: OutputSettings,
     result: ResultOptions,
+    write_mode: str = "create",
     cutting: CutSettings,
     merging: MergeSettings,
     execution: ExecutorOptions,

@@ -20,16 +20,26 @@ def with_destination(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run_command(*arguments: Any, **options: Any) -> None:
         out = options.get("out")
-        if not isinstance(out, Path) or ":" not in str(out):
+        mode = options.get("write_mode")
+        if not isinstance(out, Path) or (":" not in str(out) and mode in (None, "create")):
             command(*arguments, **options)
             return
-        from nearkin.runs.destinations import open_destination
+        from nearkin.runs.destinations import WriteRequest, open_destination
 
+        request = None
+        if mode is not None and options.get("extend") is None:
+            request = WriteRequest(mode, options.get("id_column"), tuple(options["inputs"] or ()))
         overwrite = bool(options.get("overwrite"))
-        destination = open_destination(out, may_exist=overwrite or bool(options.get("resume")))
-        local = out if destination is None else destination.local
-        command(*arguments, **{**options, "out": local})
-        if destination is None or options.get("dry_run"):
+        resume = bool(options.get("resume"))
+        destination = open_destination(out, request, may_exist=overwrite or resume)
+        if destination is None:
+            command(*arguments, **options)
+            return
+        changed: dict[str, Any] = {"out": destination.local, **destination.options}
+        if not resume and destination.is_published():
+            changed["overwrite"] = True
+        command(*arguments, **{**options, **changed})
+        if options.get("dry_run"):
             return
         published = destination.publish(overwrite=overwrite)
         if not options.get("quiet"):

@@ -17,6 +17,8 @@ ALLOCATION = re.compile(r"\bsize (\d+)\b")
 """The number of bytes in the message of Arrow about memory that it could not allocate."""
 RUST_PLACE = re.compile(r"(, \S+\.rs:\d+(:\d+)?)+\s*$")
 """The places in the source code at the end of messages of libraries in Rust."""
+TREE = re.compile(r"\x1b\[[\d;]*m|↳")
+"""The arrows in the messages of libraries in Rust, and their colors."""
 PANIC = "PanicException"
 """The exception of libraries in Rust. Each has a class of its own, which cannot be imported and is
 not a subclass of Exception."""
@@ -85,7 +87,7 @@ def describe_error(error: BaseException) -> str:
         ('the header is damaged', "KeyError: 'x'")
     """
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    text = RUST_PLACE.sub("", text)
+    text = TREE.sub("", RUST_PLACE.sub("", text))
     if not text or isinstance(error, LookupError | TypeError | AttributeError):
         # The message alone would not be a sentence.
         text = f"{type(error).__name__}: {text}".removesuffix(": ")

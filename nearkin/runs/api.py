@@ -34,7 +34,7 @@ from nearkin.reports.run_warnings import (
 )
 from nearkin.runs.check import check_inputs, require_checkable
 from nearkin.runs.choose import choose_for_run
-from nearkin.runs.destinations import open_destination
+from nearkin.runs.destinations import WriteRequest, open_destination
 from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
 from nearkin.runs.pairs import Relation, find_pairs, require_listable
 from nearkin.runs.passage_cuts import (
@@ -104,6 +104,7 @@ def dedup(
     keep: str | Callable[..., object] | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    write_mode: str = "create",
     against: Any = None,
     only_against: bool = False,
     scope: str | None = None,
@@ -144,6 +145,8 @@ def dedup(
         out: New folder or file to which the result is written, as `DedupResult.write` does.
         overwrite: Whether an earlier result in the folder may be replaced. A folder with other
             files, and a single file, never are.
+        write_mode: What is done with a table as `out`: `create`, `append` or `delete`, as for
+            `DedupResult.write`.
         against: The reference: data as above with the same columns; or the path of a finished run,
             for its kept documents; or the URL of an index of the same Spec. Documents that repeat
             one of it are removed, and those of the reference never are.
@@ -209,7 +212,10 @@ def dedup(
     )
     merge = MergeRequest.parse(merge_fields, adds_sources=merge_sources)
     if out is not None:
-        open_destination(Path(out), may_exist=overwrite)
+        given = data if isinstance(data, list | tuple) else [data]
+        inputs = tuple(str(path) for path in given if isinstance(path, str | Path))
+        writing = WriteRequest(write_mode, id, inputs)
+        open_destination(Path(out), writing, may_exist=overwrite)
     keep_function = keep if callable(keep) else None
     policy = None if callable(keep) else keep
     parameters = given_parameters(
@@ -257,7 +263,7 @@ def dedup(
             result.report_data.require_precision(run.options.expected_precision)
     log_warnings(result.warnings)
     if out is not None:
-        result.write(out, overwrite=overwrite)
+        result.write(out, overwrite=overwrite, write_mode=write_mode)
     return result
 
 

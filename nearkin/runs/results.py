@@ -39,8 +39,8 @@ from nearkin.reports.merged_rows import describe_merged
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
-from nearkin.runs.destinations import write_output
-from nearkin.runs.document_output import DocumentOutput, copy_rows, require_weightable
+from nearkin.runs.destinations import DELETE, WriteRequest, write_output
+from nearkin.runs.document_output import IDS, DocumentOutput, copy_rows, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import COPIES, describe_copies, write_pairs_file
@@ -674,6 +674,7 @@ class DedupResult(TableResult):
         codec: str = "same",
         sizes: bool = False,
         document_weights: str = "none",
+        write_mode: str = "create",
     ) -> Path:
         """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 
@@ -696,6 +697,9 @@ class DedupResult(TableResult):
             sizes: Whether the documents get the columns of `cluster_columns` about sizes.
             document_weights: Weights of all documents, as `cluster_columns` takes them. With
                 `none`, only the kept documents are written, without weights.
+            write_mode: What is done with a table (delta:PATH or iceberg:CATALOG/NAMESPACE.TABLE as
+                the folder): `create` it, where `overwrite` replaces its rows; `append` the kept
+                documents; or `delete` the removed ones from the table whose path was the data.
 
         Returns:
             The folder or file.
@@ -708,9 +712,19 @@ class DedupResult(TableResult):
         readers = Readers.parse(readable_by)
         weights = DocumentWeights.parse(document_weights)
         merge = None if self._merged is None else self._merged.request
+        if write_mode == DELETE:
+            output = IDS
         documents = DocumentOutput(output, codec, sizes, weights, merge)
-        write = partial(self._write, readers=readers, documents=documents, overwrite=overwrite)
-        return write_output(Path(folder), write, overwrite=overwrite)
+        run = self._open[0].run
+        tables = run.corpus.tables if isinstance(run.corpus, FileCorpus) else ()
+        request = WriteRequest(
+            write_mode,
+            run.columns.id,
+            tuple(table["path"] for table in tables),
+            tables[0]["version"] if tables else None,
+        )
+        write = partial(self._write, readers=readers, documents=documents)
+        return write_output(Path(folder), write, request, overwrite=overwrite)
 
     def _write(
         self, folder: Path, *, readers: Readers, documents: DocumentOutput, overwrite: bool
@@ -1295,7 +1309,6 @@ class PairsResult(PairTableResult):
             missing=self.missing,
             readers=Readers.parse(readable_by),
             copies=self.statistics[COPIES],
-            overwrite=overwrite,
         )
         return write_output(Path(path), write, overwrite=overwrite)
 

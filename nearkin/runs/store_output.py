@@ -122,11 +122,19 @@ class StoreOutput(Destination):
             # The right to write is known once something has been written.
             if self.local.suffix:
                 # The output is one object, which needs no record.
-                fs, path = self._open()
-                self._write_at(f"{path}{UPLOAD_RECORD}", b"")
-                fs.delete_file(f"{path}{UPLOAD_RECORD}")
+                self._write_beside()
             else:
                 self._write_record(state.hashes)
+
+    def require_permission(self) -> None:
+        """Requires that objects can be written beside the place."""
+        with self._translated_errors("correct that and run again"):
+            self._write_beside()
+
+    def _write_beside(self) -> None:
+        fs, path = self._open()
+        self._write_at(f"{path}{UPLOAD_RECORD}", b"")
+        fs.delete_file(f"{path}{UPLOAD_RECORD}")
 
     def publish(self, *, overwrite: bool) -> str:
         """Uploads what the store does not have, and the marker last."""
@@ -142,7 +150,7 @@ class StoreOutput(Destination):
 
     def _upload_folder(self, *, overwrite: bool) -> None:
         paths = {name: self.local / name for name in files_below(self.local)}
-        hashes: dict[str, str | None] = {name: _hash_file(path) for name, path in paths.items()}
+        hashes: dict[str, str | None] = {name: hash_file(path) for name, path in paths.items()}
         own = self.local / MARKER
         listed = {"nearkin": 1, "files": sorted(paths), "hashes": hashes}
         marker = own.read_bytes() if own.is_file() else to_json(listed)
@@ -252,6 +260,7 @@ class StoreOutput(Destination):
             yield
 
 
-def _hash_file(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """Returns the SHA-256 of a file as hexadecimal digits."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -733,7 +733,7 @@ class OutputSettings:
     out: Annotated[
         Path,
         Setting(
-            "Output folder or file, or its URL (s3://, gs://, abfs:// or hf://).",
+            "Output folder, file, URL or table.",
             OUTPUT,
             common=True,
             metavar="PATH",
@@ -763,6 +763,23 @@ class OutputSettings:
         short="-q",
         is_counted=True,
         option_type=int,
+    )
+
+
+WRITE_MODES = ("create", "append", "delete")
+
+
+@dataclass(frozen=True)
+class TableOutputSettings:
+    """The change of a table that is the output."""
+
+    write_mode: str = setting(
+        "create",
+        "What is done with a table, for example --out delta:lake/pages: create it (--overwrite "
+        "replaces its rows), append the kept documents, or delete the removed documents from the "
+        "table that is the input.",
+        OUTPUT,
+        values=WRITE_MODES,
     )
 
 
@@ -938,6 +955,7 @@ GROUPS: tuple[type, ...] = (
     ClusterSettings,
     IndexKeySettings,
     OutputSettings,
+    TableOutputSettings,
     CutSettings,
     MergeSettings,
     ResourceSettings,

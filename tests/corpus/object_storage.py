@@ -132,7 +132,8 @@ class S3Handler(BaseHTTPRequestHandler):
         keys = sorted(
             name.removeprefix(f"{bucket}/") for name in self.objects if name.startswith(bucket)
         )
-        found = [key for key in keys if key.startswith(prefix)]
+        after = query.get("start-after", [""])[0]
+        found = [key for key in keys if key.startswith(prefix) and key > after]
         folders = set()
         if delimiter:
             folders = {
