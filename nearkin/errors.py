@@ -92,6 +92,10 @@ def install_hint(extra: str) -> str:
     return f'run pip install ".[{extra}]" in your clone of nearkin'
 
 
+class QuotaError(UsageError):
+    """An error: documents would exceed the quota of their scope. None of them was written."""
+
+
 class WireError(NearkinError, ValueError):
     """An error: bytes are not a signature record of the expected Spec.
 

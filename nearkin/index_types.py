@@ -15,6 +15,7 @@ from nearkin.index.entry import (
 )
 from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
+from nearkin.index.scope_settings import ScopeSettings, ScopeStatus
 from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.service.client.clients import Retries
 from nearkin.service.client.models import ClusterPage, NewDocument, StoredDocument, TuningResult
@@ -43,6 +44,8 @@ __all__ = [
     "PassageMatches",
     "RelatedDocument",
     "Retries",
+    "ScopeSettings",
+    "ScopeStatus",
     "StoredDocument",
     "TuningResult",
     "VectorEvidence",

@@ -65,6 +65,7 @@ COMMANDS = (
     "index decide decisions.csv --store sqlite:///kin.db",
     "index decisions --store sqlite:///kin.db",
     "index history --history 30d --store sqlite:///kin.db",
+    "index scope acme --max-documents 1000 --store sqlite:///kin.db",
     "index expire --store sqlite:///kin.db",
     "index export --store sqlite:///kin.db --out export.parquet",
     "index backup --store sqlite:///kin.db --out backup.db",

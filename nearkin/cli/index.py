@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,13 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
-from nearkin.runtime.number_range import COUNT, OPEN_SHARE, SHARE_ABOVE_0, NumberRange
+from nearkin.runtime.number_range import (
+    COUNT,
+    COUNT_OR_NONE,
+    OPEN_SHARE,
+    SHARE_ABOVE_0,
+    NumberRange,
+)
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
@@ -130,6 +136,11 @@ def threshold_of(default: str) -> Setting:
         "Minimum similarity at which a document is resolved to another, in (0, 1].",
         shown_default=default,
     )
+
+
+def time_to_live(effect: str) -> Setting:
+    """Returns the setting for a time to live."""
+    return Setting(f"Time after which {effect}, for example 90d.", RUN, metavar="TIME")
 
 
 def vector_threshold_of(default: str) -> Setting:
@@ -724,6 +735,58 @@ def compact(
         print_facts(merge_clusters(opened), as_json=json)
 
 
+@index.command("scope")
+@with_option_groups
+def configure_scope(
+    *,
+    scope: Annotated[str, typer.Argument(help="Scope, for example a tenant.", metavar="SCOPE")],
+    store: StoreOrServer = None,
+    server: Annotated[str | None, server_excluding()] = None,
+    resources: IndexKeySettings,
+    threshold: Annotated[float | None, threshold_of(OF_THE_INDEX)] = None,
+    record_ttl: Annotated[
+        str | None, time_to_live("documents that were not seen are deleted")
+    ] = None,
+    bucket_ttl: Annotated[
+        str | None, time_to_live("representatives that were not seen leave their buckets")
+    ] = None,
+    max_documents: int | None = setting(
+        None, "Maximum number of documents.", RUN, range=COUNT_OR_NONE
+    ),
+    max_bytes: str | None = setting(
+        None, "Maximum size of the ids and contents of the documents, such as 5GB.", RUN
+    ),
+    reset: bool = setting(
+        False, "Leave out earlier settings of the scope. By default, those not given stay.", RUN
+    ),
+    json: bool = False,
+) -> None:
+    """Set or show the settings of a scope, over those of the index, and its quotas.
+
+    Examples:
+        nearkin index scope acme --threshold 0.9 --max-documents 100000 --store sqlite:///kin.db
+
+        nearkin index scope acme --server https://kin.example
+    """
+    from nearkin.index.scope_settings import ScopeSettings
+
+    values = {
+        "threshold": threshold,
+        "record_ttl": o.parse_seconds(record_ttl, "--record-ttl"),
+        "bucket_ttl": o.parse_seconds(bucket_ttl, "--bucket-ttl"),
+        "max_documents": max_documents,
+        "max_bytes": max_bytes,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    with _open_index_or_server(store, server, resources) as opened:
+        status = opened.scope_status(scope)
+        if given or reset:
+            kept = {} if reset else asdict(status.settings)
+            status = opened.configure_scope(scope, ScopeSettings(**{**kept, **given}))
+    facts = asdict(status)
+    print_facts({**facts.pop("settings"), **facts}, as_json=json)
+
+
 @index.command()
 @with_option_groups
 def decide(
@@ -782,18 +845,12 @@ def expire(
     *,
     store: Store,
     resources: IndexKeySettings,
-    record_ttl: str | None = setting(
-        None,
-        "Time after which documents that were not seen are deleted, for example 90d.",
-        RUN,
-        metavar="TIME",
-    ),
-    bucket_ttl: str | None = setting(
-        None,
-        "Time after which representatives that were not seen leave their buckets.",
-        RUN,
-        metavar="TIME",
-    ),
+    record_ttl: Annotated[
+        str | None, time_to_live("documents that were not seen are deleted")
+    ] = None,
+    bucket_ttl: Annotated[
+        str | None, time_to_live("representatives that were not seen leave their buckets")
+    ] = None,
     trust_clock: bool = setting(
         False,
         "Sweep even if most documents are due at once, because the clock of the machine is right.",

@@ -88,6 +88,8 @@ class AsyncIndex:
     remove = _in_thread(Index.remove)
     remove_many = _in_thread(Index.remove_many)
     remove_scope = _in_thread(Index.remove_scope)
+    configure_scope = _in_thread(Index.configure_scope)
+    scope_status = _in_thread(Index.scope_status)
     expire = _in_thread(Index.expire)
     export = _in_thread(Index.export)
     stats = _in_thread(Index.stats)

@@ -1,4 +1,4 @@
-"""People's decisions about documents of an index, which every step of this process follows.
+"""The decisions of people and the settings of scopes, which every step of this process follows.
 
 Decisions join and separate groups: documents that are decided to be the same are a group, and two
 groups are separate if a document of one is decided to be different from one of the other. They are
@@ -12,6 +12,7 @@ import numpy as np
 
 from nearkin.index.decision_records import read_head, read_stored
 from nearkin.index.entry import RESERVED, Entry, require_scope
+from nearkin.index.scope_settings import ScopeRecord, read_record_entry
 from nearkin.index.stores.base import Store
 
 if TYPE_CHECKING:
@@ -125,28 +126,33 @@ class GuardedBatch(NamedTuple):
         return None
 
 
-class _KnownDecisions(NamedTuple):
-    """The decisions about a scope as a process has read them."""
+class _KnownScope(NamedTuple):
+    """The decisions about a scope, and its settings, as a process has read them."""
 
     mark: bytes | None
     """The digest of the head of the stored decisions, or None if there are none."""
     decisions: ScopeDecisions | None
     """The decisions, or None if there are none."""
+    record: ScopeRecord | None
+    """The settings of the scope as they were stored, or None if it has those of the index."""
 
 
 class PairGuard:
-    """The decisions about the documents of an index, by scope. Safe for threads."""
+    """The decisions about the documents of an index, and the settings of its scopes.
+
+    Safe for threads.
+    """
 
     def __init__(self, decisions: "Mapping[str, Decisions] | None" = None) -> None:
         self.given = {
             require_scope(scope): of_scope for scope, of_scope in (decisions or {}).items()
         }
         """The decisions of each scope that are given to the process."""
-        self._known: dict[str, _KnownDecisions] = {}
-        self._previous: dict[str, _KnownDecisions] = {}
+        self._known: dict[str, _KnownScope] = {}
+        self._previous: dict[str, _KnownScope] = {}
 
     def forget(self) -> None:
-        """Forgets the stored decisions, which are read again when they are needed."""
+        """Forgets what is stored, which is read again when it is needed."""
         self._previous = {**self._previous, **self._known}
         if len(self._previous) > MAX_KNOWN_SCOPES:
             self._previous = {}
@@ -154,6 +160,16 @@ class PairGuard:
 
     def of_scope(self, store: Store, scope: str) -> ScopeDecisions | None:
         """Returns the decisions about the documents of a scope, or None if there are none."""
+        return self._know(store, scope).decisions
+
+    def record_of(self, store: Store, scope: str) -> ScopeRecord | None:
+        """Returns the record of a scope, or None if it has the settings of the index.
+
+        Its counts are those of the time when it was read.
+        """
+        return self._know(store, scope).record
+
+    def _know(self, store: Store, scope: str) -> _KnownScope:
         # a thread that reads while another one forgets keeps its result in the replaced table
         table = self._known
         known = table.get(scope)
@@ -162,22 +178,25 @@ class PairGuard:
             if len(table) >= MAX_KNOWN_SCOPES:
                 table.clear()
             table[scope] = known
-        return known.decisions
+        return known
 
-    def _read(self, store: Store, scope: str) -> _KnownDecisions:
+    def _read(self, store: Store, scope: str) -> _KnownScope:
         if scope.startswith(RESERVED):
-            return _KnownDecisions(None, None)
+            return _KnownScope(None, None, None)
+        stored_record = read_record_entry(store, scope)
+        record = None if stored_record is None else ScopeRecord.of(stored_record)
         given = self.given.get(scope)
         head = read_head(store, scope)
         mark = None if head is None else head.digest
         previous = self._previous.get(scope)
         if previous is not None and previous.mark == mark:
-            return previous
+            return previous._replace(record=record)
         if head is None:
-            return _KnownDecisions(None, None if given is None else ScopeDecisions(given))
+            decided = None if given is None else ScopeDecisions(given)
+            return _KnownScope(None, decided, record)
         stored = read_stored(store, scope)
         decisions = stored if given is None else given.updated(stored)
-        return _KnownDecisions(mark, ScopeDecisions(decisions))
+        return _KnownScope(mark, ScopeDecisions(decisions), record)
 
     def guard_batch(
         self,

@@ -229,7 +229,7 @@ class DecisionSteps:
         if not pairs or not all(leader.has_content for leader in leaders):
             return
         positions = np.arange(len(pairs), dtype=np.uint64) * np.uint64(2)
-        compared = self._session.searcher.comparer.compare_entries(
+        compared = self._session.searcher.of_scope(scope).comparer.compare_entries(
             [entry for pair in pairs for entry in pair],
             pack_pairs(positions, positions + np.uint64(1)),
         )

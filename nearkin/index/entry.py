@@ -27,6 +27,8 @@ VERSIONS_PREFIX = f"{RESERVED}versions:"
 PROGRESS_PREFIX = f"{RESERVED}progress:"
 """The prefix of the scopes that hold the progress of consumers. It is stored, so it does not
 change."""
+SCOPES_PLACE = f"{RESERVED}scopes"
+"""The scope that holds the settings of scopes. It is stored, so it does not change."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
 """The maximum length of a scope or an id, in bytes of UTF-8."""

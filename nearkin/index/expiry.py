@@ -1,14 +1,17 @@
 """The deletion of documents and postings whose time to live is over."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from nearkin.errors import RacedError
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.entry import SCOPES_PLACE, Entry, batches_by_scope
 from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
 from nearkin.index.history import is_kept_forever, read_setting, trim_history
 from nearkin.index.parts import document_of_part
 from nearkin.index.removal import leader_snapshot
+from nearkin.index.scope_settings import ScopeRecord
 from nearkin.index.session import Session
 from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.base import Store
@@ -18,6 +21,15 @@ UNPOSTED_AT_ONCE = 200
 """The number of documents that leave their buckets in one step."""
 TURN_FACTOR = 1.5
 """The number of intervals without a sweep after which another process takes over."""
+
+
+class _DueEntries(NamedTuple):
+    """Documents that were last seen before a time, after which they are kept."""
+
+    before: float
+    """The time, in seconds of the clock."""
+    entries: Iterator[Entry]
+    """The documents without their content."""
 
 
 class Expiry:
@@ -39,24 +51,41 @@ class Expiry:
         now = session.clock()
         records = 0
         postings = 0
-        if session.settings.bucket_ttl is not None:
-            before = now - session.settings.bucket_ttl
-            due = store.due(before, posted=True)
-            for scope, entries in batches_by_scope(due, UNPOSTED_AT_ONCE):
+        for portion in self._due(store, now, "bucket_ttl"):
+            for scope, entries in batches_by_scope(portion.entries, UNPOSTED_AT_ONCE):
                 postings += session.run_step(
                     scope, partial(self.remove_postings, store, scope, entries)
                 )
-        if session.settings.record_ttl is not None:
-            before = now - session.settings.record_ttl
-            # members first: a representative stays while others are resolved to it
-            for expires_leaders in (False, True):
-                for entry in store.due(before, posted=False):
+        # members first: a representative stays while others are resolved to it
+        for expires_leaders in (False, True):
+            for portion in self._due(store, now, "record_ttl"):
+                for entry in portion.entries:
                     if entry.is_leader == expires_leaders:
-                        step = partial(self._expire_document, entry, before)
+                        step = partial(self._expire_document, entry, portion.before)
                         records += session.run_step(entry.scope, step)
         if session.keeps_history:
             trim_history(store, now - read_setting(store))
         return {"records": records, "postings": postings}
+
+    def _due(self, store: Store, now: float, name: str) -> Iterator[_DueEntries]:
+        """Yields the documents whose time to live is over: first those without one of their scope.
+
+        Args:
+            name: `record_ttl` or `bucket_ttl`.
+        """
+        posted = name == "bucket_ttl"
+        records = [ScopeRecord.of(entry) for entry in store.scan(SCOPES_PLACE)]
+        times = {record.scope: getattr(record.settings, name) for record in records}
+        times = {scope: now - ttl for scope, ttl in times.items() if ttl is not None}
+        ttl = getattr(self._session.settings, name)
+        if ttl is not None:
+            due = store.due(now - ttl, posted=posted)
+            yield _DueEntries(now - ttl, (entry for entry in due if entry.scope not in times))
+        for scope, before in times.items():
+            entries = store.scan(scope, content=False)
+            yield _DueEntries(
+                before, (e for e in entries if e.seen < before and e.posted >= posted)
+            )
 
     def sweep(self, every: float) -> dict[str, int]:
         """Expires documents if it is this process's turn, as `Index.sweep` does."""

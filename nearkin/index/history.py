@@ -26,7 +26,7 @@ from nearkin.index.changes import (
     KeyedEntry,
 )
 from nearkin.index.decision_records import is_decisions_scope, parse_entry
-from nearkin.index.entry import RESERVED, Entry, internal_entry
+from nearkin.index.entry import RESERVED, SCOPES_PLACE, Entry, internal_entry
 from nearkin.index.migration.state import OPEN
 from nearkin.index.stores.base import LOG_PORTION, Store
 from nearkin.index.stores.sharded import ShardedStore
@@ -49,8 +49,8 @@ MAX_CHANGES = 10_000
 
 
 def is_kept_forever(scope: str) -> bool:
-    """Returns True if the documents of a scope have no time to live: decisions and the setting."""
-    return is_decisions_scope(scope) or scope == HISTORY_SCOPE
+    """Returns True if the documents of a scope have no time to live: decisions and settings."""
+    return is_decisions_scope(scope) or scope in (HISTORY_SCOPE, SCOPES_PLACE)
 
 
 def read_setting(store: Store) -> float:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Self, Unpack
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
-from nearkin.index.entry import Outcome, require_id, require_scope
+from nearkin.index.entry import Outcome, require_id, require_scope, require_unreserved_scope
 from nearkin.index.opening import open_index, require_matching_key, require_used_resources
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
+from nearkin.index.scope_settings import ScopeConfiguration, ScopeSettings, ScopeStatus
 from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexKeywords, IndexSettings, merge_settings
 from nearkin.index.telemetry import measured_call
@@ -429,6 +430,41 @@ class Index(IndexReader):
             Hexadecimal digits. The text is empty if the index stores no decision about the scope.
         """
         return self._decisions.read_version(scope)
+
+    @check_arguments
+    def configure_scope(self, scope: str, settings: ScopeSettings) -> ScopeStatus:
+        """Stores the settings of a scope, which replace its previous ones.
+
+        Steps of all processes follow them at once, and searches of others within 5 seconds. Stored
+        documents stay where they were resolved to. They are counted if there is a quota, while
+        others are served; an interrupted call can be repeated.
+
+        Args:
+            scope: The scope. It need not have documents.
+            settings: Its settings. `ScopeSettings()` has those of the index.
+
+        Raises:
+            UsageError: If the bands of the index do not find documents at the threshold. Nothing is
+                written then.
+            StoreError: If the store fails.
+
+        Examples:
+            >>> index = Index.open("memory://")
+            >>> limit = ScopeSettings(max_documents=1)
+            >>> index.configure_scope("acme", limit).used_documents
+            0
+            >>> index.upsert("acme", "the cat sat on the mat", id="one").kind.value
+            'new'
+            >>> index.scope_status("acme").used_documents
+            1
+        """
+        self.require_writable(require_unreserved_scope(scope))
+        configuration = ScopeConfiguration(self._session)
+        configuration.write(scope, settings)
+        self._session.fence()
+        if settings.has_quota:
+            configuration.count(scope)
+        return self.scope_status(scope)
 
     @check_arguments
     def merge_into_older(self, scope: str, id: str) -> int:

@@ -293,7 +293,12 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
     if not sound:
         return
     positions = np.arange(len(sound), dtype=np.uint64) * np.uint64(2)
-    compared = session.searcher.comparer.compare_entries(
+    searcher = session.searcher
+    record = session.guard.record_of(session.store, scope)
+    if record is not None and record.lowest is not None:
+        # documents stay where they were resolved to at an earlier threshold
+        searcher = searcher.with_settings(threshold=min(record.lowest, session.threshold))
+    compared = searcher.comparer.compare_entries(
         [entry for pair in sound for entry in pair],
         pack_pairs(positions, positions + np.uint64(1)),
     )

@@ -20,6 +20,7 @@ from nearkin.index.entry import (
     require_id,
     require_scope,
 )
+from nearkin.index.scope_settings import ScopeRecord, ScopeStatus, read_record_entry
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
 from nearkin.runtime.argument_types import check_arguments
@@ -120,7 +121,9 @@ class IndexReader(IndexDescription):
         with measured_call(self._session.telemetry, "query", len(documents)):
             matches = _best_of_scopes(
                 scope,
-                lambda name: searcher.match(self._prepare_many(searcher, name, documents), 1),
+                lambda name: searcher.of_scope(name).match(
+                    self._prepare_many(searcher, name, documents), 1
+                ),
                 1,
             )
         return [found[0] if found else None for found in matches]
@@ -160,7 +163,9 @@ class IndexReader(IndexDescription):
                 "searches find similar documents only; create an index with it"
             )
         with measured_call(self._session.telemetry, "query", len(documents)):
-            return searcher.match_related(self._prepare_many(searcher, scope, documents))
+            return searcher.of_scope(scope).match_related(
+                self._prepare_many(searcher, scope, documents)
+            )
 
     @check_arguments
     def passages(self, scope: str, text: str, top: int = 10) -> "PassageMatches":
@@ -222,6 +227,7 @@ class IndexReader(IndexDescription):
         self, searcher: "Searcher", scope: str, document: Document, top: int, *, members: bool
     ) -> "list[AgedMatch]":
         """Returns the matches of a document in one scope."""
+        searcher = searcher.of_scope(scope)
         prepared = self._prepare_many(searcher, scope, [document])
         if not members or searcher.settings.postings == "all":
             return searcher.match(prepared, top)[0]
@@ -260,7 +266,7 @@ class IndexReader(IndexDescription):
         """
         COUNT.require("top", top)
         self._session.refresh_if_due()
-        searcher = self._session.searcher
+        searcher = self._session.searcher.of_scope(scope)
         return searcher.near_misses(self._prepare_many(searcher, scope, [document]))[:top]
 
     @check_arguments
@@ -322,6 +328,18 @@ class IndexReader(IndexDescription):
         self._session.refresh_if_due()
         searcher = self._session.searcher
         yield from searcher.store.scopes()
+
+    @check_arguments
+    def scope_status(self, scope: str) -> ScopeStatus:
+        """Returns the settings of a scope, and the use of its quotas, as they are stored.
+
+        Args:
+            scope: The scope.
+        """
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        entry = read_record_entry(searcher.store, require_scope(scope))
+        return ScopeStatus() if entry is None else ScopeRecord.of(entry).status
 
     @check_arguments
     def cluster(self, scope: str, id: str) -> Cluster | None:
@@ -520,6 +538,8 @@ class IndexReader(IndexDescription):
         from nearkin.stages.measures.explanation import explain_pair
 
         session = self._session
+        settings = session.searcher.of_scope(scope).settings
+        assert settings.threshold is not None
         texts = []
         entries = []
         for id in (a, b):
@@ -537,7 +557,7 @@ class IndexReader(IndexDescription):
             entries.append(entry)
         distance = session.settings.distance
         request = BandingRequest(
-            threshold=session.settings.search_threshold,
+            threshold=settings.search_threshold,
             recall=session.settings.recall,
             bands=session.banding.bands,
             rows=session.banding.rows,
@@ -551,7 +571,7 @@ class IndexReader(IndexDescription):
             texts[1],
             spec=session.spec,
             resources=session.resources,
-            threshold=session.threshold,
+            threshold=settings.threshold,
             banding=banding,
             distance=distance,
             names=(a, b),
@@ -569,7 +589,8 @@ class IndexReader(IndexDescription):
         settings = session.settings
         assert settings.vector is not None
         assert settings.vector.threshold is not None
-        compared = session.searcher.comparer.compare_entries(entries, FIRST_PAIR)
+        comparer = session.searcher.of_scope(scope).comparer
+        compared = comparer.compare_entries(entries, FIRST_PAIR)
         evidence = compared.evidence(0)
         assert evidence is not None
         shared_bands = 0

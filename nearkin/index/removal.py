@@ -208,7 +208,9 @@ class Removals:
         session = self._session
         known = [entry, *(member for member in members if member.has_content)]
         pairs = np.arange(1, len(known) + 1, dtype=np.uint64)
-        compared = session.searcher.comparer.compare_entries([older, *known], pairs)
+        compared = session.searcher.of_scope(entry.scope).comparer.compare_entries(
+            [older, *known], pairs
+        )
         near = compared.reached.tolist()
         similarities = compared.similarity.tolist()
         changes.required_leaders.append(older)
@@ -313,7 +315,7 @@ class Removals:
         excluded = frozenset((removed.ref, *(member.ref for member in members)))
         empty = prepared.empty
         ids = [member.id for member in members]
-        decisions = session.searcher.decide(prepared, ids, excluded, changes)
+        decisions = session.searcher.of_scope(scope).decide(prepared, ids, excluded, changes)
         needs_heir = handover is not None and not self._has_heir(removed, handover, changes)
         clusters: dict[int, str] = {}
         for i, (member, decision) in enumerate(zip(members, decisions, strict=True)):
@@ -425,7 +427,7 @@ class Removals:
 
     def _most_similar_older(self, entry: Entry) -> tuple[Entry, float] | None:
         """Returns the most similar representative that was inserted before, and its similarity."""
-        searcher = self._session.searcher
+        searcher = self._session.searcher.of_scope(entry.scope)
         prepared = self._session.documents.prepare_stored(entry.scope, [entry])
         return searcher.most_similar_older(prepared, entry.ref)
 
@@ -510,7 +512,8 @@ class Removals:
         if not (entry.has_content and older.has_content):
             return None
         pairs = np.array([1], np.uint64)
-        compared = session.searcher.comparer.compare_entries([older, entry], pairs)
+        comparer = session.searcher.of_scope(scope).comparer
+        compared = comparer.compare_entries([older, entry], pairs)
         if not compared.reached[0] or session.guard.separates(session.store, entry, older):
             return None
         changes = self._stage_merge(entry, older, float(compared.similarity[0]))

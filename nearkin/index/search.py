@@ -6,7 +6,8 @@ and exact comparison of the candidates with the greatest estimates.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -133,6 +134,8 @@ class AgedMatch(NamedTuple):
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
+MAX_VARIANTS = 100
+"""The number of searchers with settings of scopes that a process keeps."""
 ESTIMATED_PER_CANDIDATE = 20
 """The number of documents that are estimated at most, for each one that is compared exactly.
 
@@ -211,6 +214,8 @@ class Searcher:
         """The search for passages, if the index has their fingerprints."""
         self._most_estimated = ESTIMATED_PER_CANDIDATE * settings.max_candidates
         self._clock = clock
+        self._variants: dict[frozenset[tuple[str, float]], Searcher] = {}
+        """The searchers with settings of scopes, by these settings."""
         require_probeable(settings.spec, settings.probes, settings.lookup_probes)
         lookup_probes = [settings.lookup_probes]
         if settings.vector is not None:
@@ -219,6 +224,28 @@ class Searcher:
             LookupProber(kind, probes) if probes else None
             for kind, probes in zip(documents.kinds, lookup_probes, strict=True)
         ]
+
+    def of_scope(self, scope: str) -> "Searcher":
+        """Returns the searcher with the settings of a scope, which may be this one."""
+        record = self.guard.record_of(self.store, scope)
+        if record is None:
+            return self
+        return self.with_settings(**record.settings.search_settings)
+
+    def with_settings(self, **values: float) -> "Searcher":
+        """Returns a searcher with some other settings, or this one if there are none."""
+        if not values:
+            return self
+        key = frozenset(values.items())
+        variant = self._variants.get(key)
+        if variant is None:
+            if len(self._variants) >= MAX_VARIANTS:
+                self._variants.clear()
+            variant = copy(self)
+            variant.settings = replace(self.settings, **values)  # type: ignore[arg-type]
+            variant.comparer = DocumentComparer(self.documents, variant.settings)
+            self._variants[key] = variant
+        return variant
 
     def decide(
         self,

@@ -40,6 +40,7 @@ from nearkin.index.opening import (
     without_fixed_settings,
 )
 from nearkin.index.scope_names import ScopeNames
+from nearkin.index.scope_settings import stage_counts
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
@@ -372,6 +373,8 @@ class Session:
         observers = OBSERVERS.get()
         for before in observers.before:
             before(changes)
+        if self.follow:
+            stage_counts(self, changes)
         if migration.phase == COPYING:
             now = self.clock()
             changes.events += [

@@ -57,6 +57,7 @@ RANGES = {
     "threshold": SHARE_ABOVE_0,
     **dict.fromkeys(("cache", "cache_bytes", "probes", "lookup_probes"), COUNT_OR_NONE),
     **dict.fromkeys(("max_candidates", "bucket_capacity", "max_document", "max_batch"), COUNT),
+    **dict.fromkeys(("max_documents", "max_bytes"), COUNT_OR_NONE),
     "documents": COUNT,
     **dict.fromkeys(LIFETIMES, ABOVE_ZERO),
     "history": NumberRange(0),
@@ -94,7 +95,7 @@ class VectorEvidence:
                 f"the Spec of vectors has unit={self.spec.unit!r}; pass "
                 "Spec(measure='cosine', unit='vector', n=DIMENSIONS)"
             )
-        _require_in_ranges(self)
+        require_in_ranges(self)
         _require_both_or_none(self.bands, self.rows)
 
     def keyed_with(self, secret: HashKey) -> Self:
@@ -195,10 +196,10 @@ class IndexSettings:
         check_fields(self)
         for name in SIZES:
             size = getattr(self, name)
-            object.__setattr__(self, name, None if size is None else _to_bytes(size, name))
+            object.__setattr__(self, name, None if size is None else parse_bytes(size, name))
         require_choice("postings", self.postings, POSTINGS)
         require_choice("combine", self.combine, COMBINATIONS)
-        _require_in_ranges(self)
+        require_in_ranges(self)
         _require_both_or_none(self.bands, self.rows)
         self._require_no_fingerprints()
         self._require_passages_possible()
@@ -285,18 +286,18 @@ class IndexSettings:
     @property
     def _memory_bound(self) -> int | None:
         """The setting `max_memory` in bytes."""
-        return None if self.max_memory is None else _to_bytes(self.max_memory)
+        return None if self.max_memory is None else parse_bytes(self.max_memory)
 
     @property
     def max_document_bytes(self) -> int:
         """The maximum size of a document, in bytes."""
-        return _to_bytes(self.max_document)
+        return parse_bytes(self.max_document)
 
     @property
     def max_cache_bytes(self) -> int:
         """The maximum memory of cached resolutions, in bytes."""
         bound = self._memory_bound
-        cache_bytes = _to_bytes(self.cache_bytes)
+        cache_bytes = parse_bytes(self.cache_bytes)
         return cache_bytes if bound is None else min(cache_bytes, bound // CACHE_SHARE)
 
     @property
@@ -371,7 +372,7 @@ class IndexSettings:
         return cast(Self, _parse_spec(settings, of_spec, prefix) if of_spec else settings)
 
 
-def _require_in_ranges(settings: "IndexSettings | VectorEvidence") -> None:
+def require_in_ranges(settings: object) -> None:
     """Verifies the settings that are numbers."""
     for name, limits in RANGES.items():
         value = getattr(settings, name, None)
@@ -396,7 +397,7 @@ def _require_both_or_none(bands: int | None, rows: int | None) -> None:
         )
 
 
-def _to_bytes(size: int | str, name: str = "") -> int:
+def parse_bytes(size: int | str, name: str = "") -> int:
     """Returns a size in bytes.
 
     Args:
@@ -580,7 +581,7 @@ def _parse_vector_evidence(given: Mapping[str, str], prefix: str) -> VectorEvide
 def _parse_value(kind: Any, text: str, name: str) -> Any:
     """Returns the value of a variable, as the type of its field."""
     if name.lower().endswith(SIZES):
-        return _to_bytes(text, name)
+        return parse_bytes(text, name)
     if get_origin(kind) is UnionType:
         kind = get_args(kind)[0]
     if kind is bool:

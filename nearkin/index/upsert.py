@@ -188,7 +188,9 @@ class Upserts:
             if replaced:
                 self._removals.stage_removal(replaced[0], changes, inherits_cluster=False)
                 excluded = frozenset((replaced[0].ref,))
-            decisions = session.searcher.decide(prepared, rest.ids, excluded, changes)
+            decisions = session.searcher.of_scope(rest.scope).decide(
+                prepared, rest.ids, excluded, changes
+            )
             is_binned = session.spec.scheme == "binned" and not session.spec.truncated
             session.searcher.stats.record_batch(
                 documents=len(pending),
@@ -335,15 +337,16 @@ class Upserts:
             related=None if self._session.settings.related is None else (),
         )
 
-    def _renewal_limit(self, now: float) -> float:
+    def _renewal_limit(self, scope: str, now: float) -> float:
         """Returns the time before which a document that is hit gets the current time."""
-        return now - REFRESH_SHARE * self._session.settings.shortest_lifetime
+        settings = self._session.searcher.of_scope(scope).settings
+        return now - REFRESH_SHARE * settings.shortest_lifetime
 
     def _renew_times(
         self, batch: _Batch, known: list[_Known], changes: Changes, now: float
     ) -> None:
         """Keeps known documents and their representatives alive if they have a time to live."""
-        oldest = self._renewal_limit(now)
+        oldest = self._renewal_limit(batch.scope, now)
         hits = {
             id: one.resolution
             for id, one in zip(batch.ids, known, strict=True)
@@ -387,7 +390,7 @@ class Upserts:
         renewed = {entry.id for entry in changes.changed}
         # these become representatives in the same step, so they need not be ones before
         promoted = {entry.id for entry in changes.changed if entry.is_leader}
-        oldest = self._renewal_limit(now)
+        oldest = self._renewal_limit(batch.scope, now)
         for i, decision in enumerate(decisions):
             if decision.entry is not None:
                 leaders[i] = decision.entry.id

@@ -7,7 +7,7 @@ import sys
 import nearkin as nk
 from nearkin.index.settings import IndexSettings, SettingsFields
 
-MAX_MODULES = 36
+MAX_MODULES = 37
 """The number of modules that importing the index may load, without packages."""
 
 

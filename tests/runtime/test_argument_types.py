@@ -16,6 +16,7 @@ import nearkin as nk
 import nearkin.spark
 from nearkin.engine.options import RunOptions
 from nearkin.errors import NearkinError, UsageError
+from nearkin.index_types import ScopeSettings
 from nearkin.quality.evaluate.golden import (
     golden_set_from_clusters,
     golden_set_from_pairs,
@@ -164,6 +165,7 @@ Case = tuple[Callable[..., Any], dict[str, Any]]
 CASES: dict[str, Callable[[Parts], Case]] = {
     "Spec": lambda parts: (nk.Spec, {}),
     "Spec.for_shingle": lambda parts: (nk.Spec.for_shingle, {"text": "words:3"}),
+    "ScopeSettings": lambda parts: (ScopeSettings, {}),
     "IndexSettings": lambda parts: (nk.index_types.IndexSettings, {}),
     "VectorEvidence": lambda parts: (
         nk.index_types.VectorEvidence,
@@ -193,6 +195,16 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"scope": "a", "ids": ["none"]},
     ),
     "Index.remove_scope": lambda parts: (parts.index.remove_scope, {"scope": "empty"}),
+    "Index.configure_scope": lambda parts: (
+        parts.index.configure_scope,
+        {"scope": "a", "settings": ScopeSettings(threshold=0.9)},
+    ),
+    "Index.scope_status": lambda parts: (parts.index.scope_status, {"scope": "a"}),
+    "Client.configure_scope": lambda parts: (
+        parts.client.configure_scope,
+        {"scope": "a", "settings": ScopeSettings(threshold=0.9)},
+    ),
+    "Client.scope_status": lambda parts: (parts.client.scope_status, {"scope": "a"}),
     "Client.remove_scope": lambda parts: (parts.client.remove_scope, {"scope": "empty"}),
     "Client.remove_many": lambda parts: (
         parts.client.remove_many,
@@ -580,6 +592,7 @@ RESULTS = {
     "SignatureLimits",
     "SignatureMatch",
     "SignatureMatches",
+    "ScopeStatus",
     "StoredDocument",
     "Tuning",
     "TuningRecord",

@@ -13,6 +13,7 @@ from nearkin.index.decision_records import is_decisions_scope, parse_entry, scop
 from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
 from nearkin.index.entry import (
     PROGRESS_PREFIX,
+    SCOPES_PLACE,
     VERSIONS_PREFIX,
     Entry,
     Outcome,
@@ -24,6 +25,7 @@ from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
 from nearkin.index.removal import similarity_bound
+from nearkin.index.scope_settings import ScopeRecord, require_findable
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.runtime.setting_names import name_setting
 from nearkin.stages.sketch.resources import shingle_facts
@@ -220,6 +222,15 @@ class Copier:
         unchanged = (VERSIONS_PREFIX, PROGRESS_PREFIX, HISTORY_SCOPE)
         if is_handovers_scope(scope) or scope.startswith(unchanged):
             return self._copy_unchanged(scope, wanted, existing)
+        if scope == SCOPES_PLACE:
+            for entry in wanted.values():
+                threshold = None if entry is None else ScopeRecord.of(entry).settings.threshold
+                if entry is not None and threshold is not None:
+                    name = ScopeRecord.of(entry).scope
+                    require_findable(target._session, name, threshold)
+            counts = self._copy_unchanged(scope, wanted, existing)
+            target._session.guard.forget()
+            return counts
         if is_decisions_scope(scope):
             counts = self._copy_unchanged(scope, wanted, existing)
             self._follow_decisions([entry for entry in wanted.values() if entry is not None])
@@ -236,8 +247,8 @@ class Copier:
         return CopyCounts(len(differing), removed)
 
     def _copy_decisions(self) -> None:
-        """Copies the decisions that the source stores, and follows them in the copy."""
-        for scope in scopes_with_decisions(self.source):
+        """Copies the decisions and the settings of scopes, which the copy then follows."""
+        for scope in (SCOPES_PLACE, *scopes_with_decisions(self.source)):
             for _, entries in batches_by_scope(self.source.scan(scope)):
                 self._copy_entries(scope, {entry.id: entry for entry in entries})
 

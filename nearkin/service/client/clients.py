@@ -37,6 +37,7 @@ from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
 from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import PassageMatches
+from nearkin.index.scope_settings import ScopeSettings, ScopeStatus
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client.batches import Line, async_upsert_requests, upsert_requests
 from nearkin.service.client.call import (
@@ -587,6 +588,30 @@ class Client:
         return self._send_with_retries(changes_request(after, scope, limit, id))
 
     @check_arguments
+    def configure_scope(self, scope: str, settings: ScopeSettings) -> ScopeStatus:
+        """Stores the settings of a scope, as `Index.configure_scope` does.
+
+        It requires the right `admin` and the scope `*`.
+
+        Args:
+            scope: The scope.
+            settings: Its settings, which replace the previous ones.
+        """
+        body = orjson.dumps(settings)
+        return self._send_with_retries(
+            Call("PUT", path_in_scope(scope), reader_of(ScopeStatus), body)
+        )
+
+    @check_arguments
+    def scope_status(self, scope: str) -> ScopeStatus:
+        """Returns the settings of a scope, and the use of its quotas.
+
+        Args:
+            scope: The scope.
+        """
+        return self._send_with_retries(Call("GET", path_in_scope(scope), reader_of(ScopeStatus)))
+
+    @check_arguments
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match or not.
 
@@ -778,6 +803,10 @@ class AsyncClient:
     decisions = _coroutine(Client.decisions)
 
     changes = _coroutine(Client.changes)
+
+    configure_scope = _coroutine(Client.configure_scope)
+
+    scope_status = _coroutine(Client.scope_status)
 
     explain = _coroutine(Client.explain)
 

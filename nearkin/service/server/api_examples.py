@@ -63,6 +63,11 @@ class OperationExample:
     request: Any = None
 
 
+SCOPE_STATUS = {
+    "settings": {"threshold": 0.9, "max_documents": 1000},
+    "used_documents": 4,
+    "used_bytes": 2048,
+}
 EXAMPLES: dict[str, OperationExample] = {
     "POST /v1/scopes/{scope}/documents": OperationExample(
         "upsertDocument", OUTCOME, {"id": ID, "text": TEXT.format("valley")}
@@ -140,6 +145,10 @@ EXAMPLES: dict[str, OperationExample] = {
     "DELETE /v1/scopes/{scope}/documents/{id}": OperationExample("deleteDocument"),
     "POST /v1/scopes/{scope}/removals": OperationExample(
         "deleteDocuments", {"removed": 1}, {"ids": ["three", "four"]}
+    ),
+    "GET /v1/scopes/{scope}": OperationExample("getScope", SCOPE_STATUS),
+    "PUT /v1/scopes/{scope}": OperationExample(
+        "configureScope", SCOPE_STATUS, {"threshold": 0.9, "max_documents": 1000}
     ),
     "DELETE /v1/scopes/{scope}": OperationExample("deleteScope", {"removed": 4, "complete": True}),
     "PATCH /v1/scopes/{scope}/documents/{id}": OperationExample(

@@ -197,7 +197,8 @@ def _altered_pair(index: Index, entry: Entry, settings: VectorEvidence) -> Check
 def _altered_text(index: Index, entry: Entry) -> "ShingledDocument | str | None":
     """Returns a copy of a text without some of its shingles; for other measures, the text."""
     if index.spec.measure == "jaccard":
-        similarity = _probed_similarity(index.threshold)
+        threshold = index.scope_status(entry.scope).settings.threshold or index.threshold
+        similarity = _probed_similarity(threshold)
         hashes = index.payload_of([entry]).columns[0]
         if not len(hashes):
             return None

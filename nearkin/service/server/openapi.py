@@ -16,6 +16,7 @@ REQUEST_MODELS = (
     m.PassagesRequest,
     m.QueryRequest,
     m.ScopesQueryRequest,
+    m.ScopeRequest,
     m.ExplainRequest,
     m.TuneRequest,
     m.ShadowSwitch,

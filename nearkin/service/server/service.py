@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
@@ -16,9 +16,10 @@ from nearkin.errors import NearkinError, StoreError
 from nearkin.index.changes import Changes, observe_steps
 from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
-from nearkin.index.entry import RESERVED, Match, Outcome
+from nearkin.index.entry import RESERVED, SCOPES_PLACE, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.parts import parts_scope
+from nearkin.index.scope_settings import ScopeSettings, ScopeStatus, record_id
 from nearkin.index.warm_up import call_kernels
 from nearkin.runtime.process_limits import available_cores
 from nearkin.service.server.cluster_listings import ClusterListings
@@ -286,7 +287,14 @@ class Service:
             with observe_steps(note):
                 return self.index.remove_scope(scope, REMOVED_AT_ONCE)
         finally:
-            self._copy_to_shadow(names)
+            if self.shadow is not None:
+                for name in names:
+                    self.shadow.mark_changed(*name)
+
+    def configure_scope(self, scope: str, settings: ScopeSettings) -> ScopeStatus:
+        """Stores the settings of a scope."""
+        with self._copying_to_shadow(SCOPES_PLACE, record_id(scope)):
+            return self.index.configure_scope(scope, settings)
 
     def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         """Stores decisions about pairs of documents, and follows them at once."""
@@ -324,13 +332,8 @@ class Service:
         try:
             yield
         finally:
-            self._copy_to_shadow((scope, id) for id in ids)
-
-    def _copy_to_shadow(self, names: Iterable[tuple[str, str]]) -> None:
-        """Queues documents, by their scopes and ids, for the shadow index if there is one."""
-        if self.shadow is not None:
-            for scope, id in names:
-                self.shadow.mark_changed(scope, id)
+            if self.shadow is not None:
+                self.shadow.mark_changed(scope, *ids)
 
     # -- background tasks
 

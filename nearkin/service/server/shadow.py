@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
 from nearkin.index.decision_records import is_decisions_scope
-from nearkin.index.entry import Entry, Outcome, OutcomeKind
+from nearkin.index.entry import SCOPES_PLACE, Entry, Outcome, OutcomeKind
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import Copier
 from nearkin.index.migration.cutover import cut_over
@@ -215,9 +215,12 @@ class ShadowIndex:
         with self._condition:
             self._sides["live"].add(outcomes, seconds)
 
-    def mark_changed(self, scope: str, id: str) -> None:
-        """Queues a document that was deleted or otherwise changed in the live index."""
-        self._queue_changes({(scope, id): _Change(None)})
+    def mark_changed(self, scope: str, *ids: str) -> None:
+        """Queues documents that were deleted or otherwise changed in the live index.
+
+        They are copied together: a decision counts with the head of its scope only.
+        """
+        self._queue_changes({(scope, id): _Change(None) for id in ids})
 
     def compare_golden_pairs(self, query_pairs: Callable[[Index], GoldenResult]) -> GoldenResult:
         """Queries the golden pairs in both indexes, and returns the result of the live index."""
@@ -389,7 +392,7 @@ class ShadowIndex:
         """Copies documents of a scope as they are in the live index now."""
         with self._condition:
             changes = {id: self._changes[scope, id] for id in ids}
-        if is_parts_scope(scope) or is_decisions_scope(scope):
+        if is_parts_scope(scope) or is_decisions_scope(scope) or scope == SCOPES_PLACE:
             self._copier().copy_documents([(scope, id) for id in ids])
             self._remove_changes(scope, changes)
             return

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 import nearkin as nk
+from nearkin.index_types import ScopeSettings, ScopeStatus
 from nearkin.service.client import call, requests
 from tests.service.client.conftest import (
     CAT,
@@ -74,6 +75,20 @@ def test_a_scope_is_removed_in_as_many_requests_as_it_takes(client: Any, scope: 
         client.upsert(scope, f"{CAT} {id}", id)
     assert client.remove_scope(scope) == 3
     assert client.remove_scope(scope) == 0
+
+
+def test_settings_of_a_scope_are_stored_and_read(client: Any, scope: str) -> None:
+    client.upsert(scope, CAT, "one")
+    status = client.configure_scope(scope, ScopeSettings(max_documents=1, max_bytes="1kB"))
+    assert (status.settings.max_bytes, status.used_documents) == (1000, 1)
+    assert client.scope_status(scope) == status
+    began = time.monotonic()
+    with pytest.raises(nk.ServiceError, match="1 are stored, and 1 more exceed it") as raised:
+        client.upsert(scope, f"nothing like it {CAT[::-1]}", "two")
+    assert (raised.value.code, raised.value.transient) == ("quota-exceeded", False)
+    assert time.monotonic() - began < 5
+    client.configure_scope(scope, ScopeSettings())
+    assert client.scope_status(scope) == ScopeStatus()
 
 
 def test_several_scopes_are_searched_together(client: Any, scope: str) -> None:

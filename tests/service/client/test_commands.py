@@ -31,6 +31,29 @@ def test_documents_are_searched_and_removed_over_a_server(
         assert client.get(other, "two") is not None
 
 
+def test_settings_of_a_scope_are_set_and_shown(
+    address: str, scope: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    nk.Index.open(url).close()
+    for where in (("--store", url), ("--server", address)):
+
+        def result_of(*line: str, where: tuple[str, str] = where) -> dict[str, object]:
+            assert command(["index", "scope", scope, *line, *where, "--json"]) == 0
+            facts = json.loads(capsys.readouterr().out)
+            return {name: value for name, value in facts.items() if value is not None}
+
+        ttl = result_of("--record-ttl", "90d", "--threshold", "0.9")
+        assert ttl == {"threshold": 0.9, "record_ttl": 90 * 86400}
+        quota = {"max_bytes": 5_000_000_000, "used_documents": 0, "used_bytes": 0}
+        assert result_of("--max-bytes", "5GB") == {**ttl, **quota}
+        assert result_of() == {**ttl, **quota}
+        assert result_of("--reset", "--max-documents", "3")["max_documents"] == 3
+        assert result_of("--reset") == {}
+        assert command(["index", "scope", scope, "--threshold", "0.2", *where]) > 0
+        assert "threshold" in capsys.readouterr().err
+
+
 def test_a_command_needs_a_store_or_a_server(
     capsys: pytest.CaptureFixture[str], address: str
 ) -> None:

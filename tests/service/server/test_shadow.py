@@ -89,8 +89,7 @@ def test_shadow_index_follows_decisions(serve: Serve, tmp_path: Path) -> None:
     facts(client, 4)
     service = client.app.state.service  # type: ignore[attr-defined]
     service.index.decide("a", [Decision("a", "b", Verdict.DIFFERENT)])
-    for id in (decision_id(("a", "b")), HEAD):
-        service.shadow.mark_changed(decisions_scope("a"), id)
+    service.shadow.mark_changed(decisions_scope("a"), decision_id(("a", "b")), HEAD)
     facts(client)
     for index in (service.index, service.shadow.standby):
         leaders = {entry.id: entry.leader for entry in index.scan("a")}

@@ -46,6 +46,7 @@ BODIES: dict[str, list[Any]] = {
     # no documents of its own, so that there is something to learn afterwards
     "POST /v1/scopes/{scope}/removals": [{"ids": [OTHER_ID, "unknown"]}, {"ids": []}, {}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
+    "PUT /v1/scopes/{scope}": [{"max_documents": 10**6}, {}],
     "POST /v1/query": [
         *({"scopes": scopes, "text": SHARED, "top": 100} for scopes in ([OWN], [OTHER], SCOPES)),
         {"scopes": [], "text": SHARED},

@@ -17,6 +17,7 @@ from nearkin.errors import (
     IndexFullError,
     NearkinError,
     OutcomeUnknownError,
+    QuotaError,
     StoreError,
     UsageError,
 )
@@ -91,6 +92,8 @@ def problem_from_error(error: BaseException) -> ProblemError:
         return ProblemError(
             "store-unavailable", "the store failed; send the request again", retry_after=1.0
         )
+    if isinstance(error, QuotaError):
+        return ProblemError("quota-exceeded", str(error))
     if isinstance(error, UsageError):
         code = "gone" if isinstance(error, ChangesGoneError) else "invalid-request"
         return ProblemError(code, str(error))

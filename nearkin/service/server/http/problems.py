@@ -106,6 +106,11 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
             "effect. It can be retried."
         ),
     ),
+    "quota-exceeded": ProblemKind(
+        403,
+        "Quota exceeded",
+        "The documents would exceed the quota of their scope. Nothing was written.",
+    ),
     "index-full": ProblemKind(
         507,
         "Index full",

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import orjson
@@ -11,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from nearkin.index.entry import MemberPosition, Outcome
 from nearkin.index.index import Index
+from nearkin.index.scope_settings import ScopeSettings
 from nearkin.service.server.cluster_listings import age_order, size_order
 from nearkin.service.server.cursors import (
     FIRST_PAGE,
@@ -19,6 +21,7 @@ from nearkin.service.server.cursors import (
     encode_cursor,
 )
 from nearkin.service.server.http.auth import (
+    Admin,
     Authenticator,
     DocumentId,
     Reader,
@@ -293,6 +296,27 @@ async def remove_many(request: Request, scope: ScopeName, who: Writer) -> m.Remo
     ids = [validate_name(id, "ids") for id in body.ids]
     await admit_all(request, who, len(ids), "ids")
     return m.RemovalsAnswer(removed=await service.run_in_thread(service.remove_many, scope, ids))
+
+
+@router.get("", summary="Get the settings of a scope")
+async def scope_status(request: Request, scope: ScopeName, who: Reader) -> m.ScopeStatusAnswer:  # type: ignore[valid-type]
+    """Returns the settings of a scope over those of the index, and the use of its quotas."""
+    service = ready_service(request)
+    status = await service.run_in_thread(service.index.scope_status, scope)
+    return m.ScopeStatusAnswer(**asdict(status))
+
+
+@router.put("", openapi_extra=body_schema(m.ScopeRequest), summary="Set the settings of a scope")
+async def configure_scope(request: Request, scope: ScopeName, who: Admin) -> m.ScopeStatusAnswer:  # type: ignore[valid-type]
+    """Replaces the settings of a scope. Those that are left out are those of the index.
+
+    Documents are counted if there is a quota. Repeating a request is safe.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.ScopeRequest)
+    settings = ScopeSettings(**body.model_dump())
+    status = await service.run_overview(service.configure_scope, scope, settings)
+    return m.ScopeStatusAnswer(**asdict(status))
 
 
 @router.delete("", summary="Delete the documents of a scope")

@@ -35,6 +35,7 @@ from nearkin.index.index import Index
 from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
 from nearkin.index.reader import MAX_SCOPES
+from nearkin.index.scope_settings import ScopeSettings, ScopeStatus
 from nearkin.runtime.docstrings import read_attributes
 from nearkin.runtime.version import VERSION
 from nearkin.service.server.cluster_listings import ScopeCounts
@@ -313,6 +314,10 @@ QueryMatch = answer_model(
 answer_model("PassageAnswer", MatchedPassage)
 answer_model("PassageMatchAnswer", PassageMatch)
 PassagesAnswer = answer_model("PassagesAnswer", PassageMatches)
+
+
+ScopeRequest = answer_model("ScopeRequest", ScopeSettings)
+ScopeStatusAnswer = answer_model("ScopeStatusAnswer", ScopeStatus)
 
 
 class Matches(Model):

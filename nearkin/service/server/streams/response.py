@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nearkin.errors import NearkinError, StoreError
+from nearkin.errors import NearkinError, QuotaError, StoreError
 from nearkin.index.documents import Document
 from nearkin.service.server.http.auth import source_address, validate_name
 from nearkin.service.server.http.callers import CURRENT_CALLER
@@ -176,6 +176,11 @@ def _upsert_items(service: Service, scope: str, items: list[StreamItem]) -> list
                 scope, [_document_of(item) for item in valid], [item.id for item in valid]
             )
         except NearkinError as error:
+            if isinstance(error, QuotaError) and len(items) > 1:
+                # some of them may fit
+                return [
+                    answer for item in items for answer in _upsert_items(service, scope, [item])
+                ]
             problem = problem_from_error(error)
             if isinstance(error, StoreError):
                 service.instruments.record_store_error("stream")
