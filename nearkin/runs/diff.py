@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.changed_settings import SettingChange, list_changes
+from nearkin.engine.result_schema import PERSISTENT_COLUMN
 from nearkin.errors import UsageError
+from nearkin.runs.extension import name_identity
 from nearkin.runs.results import ResultTable, TableResult
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun
@@ -84,9 +86,9 @@ class DiffResult(TableResult):
     Attributes:
         documents: Documents that became kept or removed, are new, or were withdrawn, ordered by
             id, with the columns id, change, reason, cluster_before, cluster_after (the id of the
-            kept document of the cluster), kept_before and kept_after. A reason is a new document, a
-            withdrawn one, or what differs between the runs otherwise, for example `settings or
-            inputs`.
+            kept document of the cluster, or its persistent id if the second run extends another
+            one), kept_before and kept_after. A reason is a new document, a withdrawn one, or what
+            differs between the runs otherwise, for example `settings or inputs`.
         clusters: Clusters of at least two documents that were formed, grew, merged, dissolved,
             shrank or split, with the columns change, cluster_before, cluster_after,
             documents_before, documents_after and documents_shared. A merged or split cluster has a
@@ -197,7 +199,9 @@ def diff(first: str | Path, second: str | Path) -> DiffResult:
     runs = [
         SavedRun(folder, read_run_record(folder / RUN)) for folder in (Path(first), Path(second))
     ]
-    before, after = (_read_documents(run) for run in runs)
+    # clusters keep their ids in a run that extends another one
+    is_grown = name_identity(runs[1].folder) == PERSISTENT_COLUMN.name
+    before, after = (_read_documents(run, by_identity=is_grown) for run in runs)
     first_record, second_record = (run.record for run in runs)
     settings = tuple(list_changes(_list_settings(first_record), _list_settings(second_record)))
     same_inputs = _have_same_inputs(first_record, second_record)
@@ -218,11 +222,18 @@ def diff(first: str | Path, second: str | Path) -> DiffResult:
     )
 
 
-def _read_documents(run: SavedRun) -> pa.Table:
-    """Returns the cluster of each document of a run, with ids and clusters as texts."""
-    clusters = run.read_clusters(["id", "cluster", "kept"])
-    for place, name in enumerate(("id", "cluster")):
-        clusters = clusters.set_column(place, name, clusters[name].cast(pa.large_string()))
+def _read_documents(run: SavedRun, *, by_identity: bool) -> pa.Table:
+    """Returns the documents of a run, with their ids, the kept documents and the clusters as texts.
+
+    Args:
+        by_identity: Whether clusters are named by their persistent ids, if they have them. By
+            default, the kept document names a cluster.
+    """
+    identity = name_identity(run.folder) if by_identity else "cluster"
+    read = run.read_clusters(list(dict.fromkeys(("id", "cluster", "kept", identity))))
+    names = {"id": "id", "leader": "cluster", "cluster": identity}
+    texts = {name: read[column].cast(pa.large_string()) for name, column in names.items()}
+    clusters = pa.table({**texts, "kept": read["kept"]})
     if pc.count_distinct(clusters["id"]).as_py() < len(clusters):
         counted = clusters.group_by("id").aggregate([([], "count_all")])
         repeated = counted.filter(pc.field("count_all") > 1)["id"]
@@ -303,8 +314,8 @@ class JoinedRuns:
         became_removed = pc.equal(change, str(DocumentChange.REMOVED))
         became_kept = pc.equal(change, str(DocumentChange.KEPT))
         reasons = pc.make_struct(
-            pc.and_(became_removed, pc.is_in(after["cluster"], new_ids)),
-            pc.and_(became_kept, pc.is_in(before["cluster"], withdrawn_ids)),
+            pc.and_(became_removed, pc.is_in(after["leader"], new_ids)),
+            pc.and_(became_kept, pc.is_in(before["leader"], withdrawn_ids)),
             pc.or_(became_removed, became_kept),
         )
         columns = {

@@ -13,8 +13,16 @@ from nearkin.engine.persistent_clusters import NO_HISTORY, PersistentClusters, c
 from nearkin.engine.result_schema import PERSISTENT_COLUMN
 from nearkin.engine.run import Run
 
+CLUSTERS = "clusters.parquet"
+"""The table of an output with a row for each document."""
 HISTORY_FILE = "cluster_history.parquet"
 """The table of the clusters that merged, split or dissolved, of a run that extends another one."""
+
+
+def name_identity(run: Path) -> str:
+    """Returns the column of the ids that clusters of a run keep in those that extend it."""
+    names = pq.read_schema(run / CLUSTERS).names
+    return PERSISTENT_COLUMN.name if PERSISTENT_COLUMN.name in names else "cluster"
 
 
 class Extension(NamedTuple):
@@ -32,10 +40,8 @@ class Extension(NamedTuple):
 
     def continue_clusters(self, run: Run, clustering: Clustering) -> PersistentClusters:
         """Returns the clusters of the run by the ids that they had in the finished run."""
-        path = self.run / "clusters.parquet"
-        name = "cluster"
-        if PERSISTENT_COLUMN.name in pq.read_schema(path).names:
-            name = PERSISTENT_COLUMN.name
+        path = self.run / CLUSTERS
+        name = name_identity(self.run)
         before = pq.read_table(path, columns=[name])[name].cast(pa.large_string())
         history = NO_HISTORY
         if (self.run / HISTORY_FILE).exists():

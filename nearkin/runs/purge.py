@@ -21,11 +21,12 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runs.dedup import reference_request_of, run_dedup
 from nearkin.runs.document_output import KEPT, DocumentOutput, KeptCutRequest
+from nearkin.runs.extension import CLUSTERS
 from nearkin.runs.job import Job
 from nearkin.runs.purge_request import PurgeRequest, has_given_documents
 from nearkin.runs.reference import open_references
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
-from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
+from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting

@@ -18,8 +18,9 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
+from nearkin.runs.extension import CLUSTERS
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, is_run_folder, read_run_record
-from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
+from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources

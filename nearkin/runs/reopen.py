@@ -23,6 +23,7 @@ from nearkin.quality.evaluate.golden import read_clusters, read_golden_set, scor
 from nearkin.quality.evaluate.scan import ReopenedRun
 from nearkin.quality.evaluate.shadow import ShadowComparison, compare_runs
 from nearkin.reports.files import read_report, write_report
+from nearkin.runs.extension import CLUSTERS
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runtime.deadline import Deadline
@@ -37,7 +38,6 @@ from nearkin.settings.keys import HashKey
 from nearkin.stages.measures.explanation import Explanation
 from nearkin.stages.sketch.resources import SpecResources
 
-CLUSTERS = "clusters.parquet"
 WARM_UP_BELOW = 100_000
 """The number of documents below which compilation would distort the durations of a comparison."""
 

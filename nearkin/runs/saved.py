@@ -22,6 +22,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
+from nearkin.runs.extension import CLUSTERS
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runtime.files import disk_errors
@@ -33,8 +34,6 @@ SIGNATURES = "signatures"
 """The folder of an output that holds signatures and band keys."""
 COMPARISON = "comparison"
 """The folder of an output with sets that holds what runs that extend it need not compare again."""
-CLUSTERS = "clusters.parquet"
-"""The table of an output with a row for each document."""
 RUN_AGAIN = "run nearkin dedup on the inputs themselves"
 """The remedy for a saved run that cannot be used."""
 

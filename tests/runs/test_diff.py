@@ -13,8 +13,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.runs.diff import DiffResult
+from nearkin.runs.extension import CLUSTERS
 from nearkin.runs.run_record import RUN
-from nearkin.runs.saved import CLUSTERS
 
 Clusters = list[list[str]]
 """Clusters of a run, whose first document is kept."""

@@ -416,7 +416,27 @@ def test_clusters_keep_their_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert read_ids(Path("run")) == {"r1": "r2", "r2": "r2", "t1": "t2", "t2": "t2", "x": "x"}
     # a longer version is kept, and the cluster stays the same one
     Path("new.jsonl").write_text(json.dumps({"id": "r3", "text": f"{river} again and again"}))
-    nk.extend("run", "new.jsonl", out="one", removed=["t1"])
+    grown = nk.extend("run", "new.jsonl", out="one", removed=["t1"])
+    assert grown.clusters.arrow.to_pylist() == [
+        {
+            "change": "grew",
+            "cluster_before": "r2",
+            "cluster_after": "r2",
+            "documents_before": 2,
+            "documents_after": 3,
+            "documents_shared": 2,
+        },
+        {
+            "change": "dissolved",
+            "cluster_before": "t2",
+            "cluster_after": None,
+            "documents_before": 2,
+            "documents_after": 0,
+            "documents_shared": 0,
+        },
+    ]
+    reasons = {row["id"]: row["reason"] for row in grown.documents.arrow.to_pylist()}
+    assert reasons == {"r2": "new document", "r3": None, "t1": None}
     ids = {"r1": "r2", "r2": "r2", "r3": "r2", "t2": "t2", "x": "x"}
     assert read_ids(Path("one")) == ids
     assert {row["cluster"] for row in read_clusters(Path("one"))} == {"r3", "t2", "x"}
