@@ -15,7 +15,8 @@ from nearkin.engine.result_schema import MATCHED_IN, RELATED_FILE
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.explain_fields import format_field
 from nearkin.quality.evaluate.scan import ReopenedRun
-from nearkin.runs.reopen import CLUSTERS, open_finished_run
+from nearkin.runs.extension import CLUSTERS
+from nearkin.runs.reopen import open_finished_run
 from nearkin.runs.table_files import require_new_table, write_table_file
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import published_file

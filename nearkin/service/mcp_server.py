@@ -18,7 +18,8 @@ from nearkin.errors import MissingExtraError, NearkinError, UsageError
 from nearkin.index.entry import Match, Outcome
 from nearkin.index.index import Index
 from nearkin.quality.evaluate.explain_fields import FieldsExplanation
-from nearkin.runs.reopen import CLUSTERS, explain_in_run
+from nearkin.runs.extension import CLUSTERS
+from nearkin.runs.reopen import explain_in_run
 from nearkin.runs.run_record import RUN, read_run_record
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.version import VERSION
