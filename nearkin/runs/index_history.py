@@ -1,14 +1,11 @@
 """The history of an index as a table, for exports and for the terminal."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 
-from nearkin.index.index import Index
-
-if TYPE_CHECKING:
-    from nearkin.service.client.clients import Client
+from nearkin.index.changes import ChangePage
 
 HISTORY = pa.schema(
     [
@@ -19,8 +16,22 @@ HISTORY = pa.schema(
 )
 
 
+class ChangeSource(Protocol):
+    """An index, or a client of a server."""
+
+    def changes(
+        self,
+        after: str | None = None,
+        scope: str | None = None,
+        limit: int = 1000,
+        *,
+        id: str | None = None,
+    ) -> ChangePage:
+        """Returns what happened to documents since a cursor."""
+
+
 def iterate_history(
-    source: "Index | Client", after: str | None, scope: str | None, id: str | None
+    source: ChangeSource, after: str | None, scope: str | None, id: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yields the changes of an index that are there now, as batches of rows."""
     has_more = True
