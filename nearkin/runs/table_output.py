@@ -93,7 +93,7 @@ class TableOutput(Destination):
     def local(self) -> Path:
         """The file of the kept documents, or the folder with the removed ids."""
         name = self.place.rpartition("/")[2]
-        return Path(name + (RUN_SUFFIX if self.request.mode == DELETE else ".parquet"))
+        return Path(name + (RUN_SUFFIX if self.request.mode == DELETE else ".kept.parquet"))
 
     @property
     def _rows(self) -> Path:

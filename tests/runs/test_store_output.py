@@ -78,7 +78,6 @@ def note_writes(storage: Storage, refused: int | None = None) -> list[str]:
     return written
 
 
-@pytest.mark.promise
 def test_marker_is_written_last(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
     written = note_writes(storage)
     assert dedup() == 0
@@ -95,7 +94,6 @@ def test_marker_is_written_last(storage: Storage, capsys: pytest.CaptureFixture[
     assert json.loads(Path("again/run.json").read_text())["counts"]["read"] == 2
 
 
-@pytest.mark.promise
 def test_an_upload_that_is_refused_at_any_object_is_continued(storage: Storage) -> None:
     """Uploaded objects are not uploaded again, and the marker comes last."""
     assert dedup() == 0
@@ -115,7 +113,6 @@ def test_an_upload_that_is_refused_at_any_object_is_continued(storage: Storage) 
     assert {name for name in storage.objects if not name.endswith("/")} == objects.keys()
 
 
-@pytest.mark.promise
 @pytest.mark.parametrize("step", [1, 2, 5, 9])
 def test_a_killed_upload_is_incomplete_and_is_continued(step: int, storage: Storage) -> None:
     code = "import sys; from nearkin.cli.app import run; sys.exit(run(sys.argv[1:]))"

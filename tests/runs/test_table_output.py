@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
@@ -31,7 +32,7 @@ class Lake:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.out = "delta:lake/pages" if kind == "delta" else "iceberg:lake/docs.pages"
-        self.file = Path("pages.parquet" if kind == "delta" else "docs.pages.parquet")
+        self.file = Path("pages.kept.parquet" if kind == "delta" else "docs.pages.kept.parquet")
 
     @property
     def folder(self) -> str:
@@ -101,7 +102,6 @@ def delete(lake: Lake, *options: object) -> int:
     return dedup(lake, "--write-mode", "delete", *options, data=lake.folder)
 
 
-@pytest.mark.promise
 def test_kept_rows_are_written_once(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert dedup(lake) == 0
     assert f"wrote 2 rows to {lake.out}" in capsys.readouterr().err
@@ -114,7 +114,6 @@ def test_kept_rows_are_written_once(lake: Lake, capsys: pytest.CaptureFixture[st
     assert lake.version() == before
 
 
-@pytest.mark.promise
 def test_rows_are_appended_once(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     append = ("--write-mode", "append")
     assert dedup(lake, *append) == 0, "the first append creates the table"
@@ -129,7 +128,6 @@ def test_rows_are_appended_once(lake: Lake, capsys: pytest.CaptureFixture[str]) 
     assert lake.ids() == [1, 3, 9]
 
 
-@pytest.mark.promise
 def test_a_run_that_is_killed_before_its_commit_writes_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,7 +161,6 @@ def test_overwrite_replaces_the_rows(lake: Lake) -> None:
     assert lake.ids() == [7]
 
 
-@pytest.mark.promise
 def test_removed_rows_are_deleted_in_one_commit(lake: Lake, tmp_path: Path) -> None:
     lake_rows(lake)
     before = lake.version()
@@ -193,7 +190,6 @@ def lake_rows(lake: Lake, rows: list[dict[str, Any]] = ROWS_IN) -> None:
     lake.append(rows[1:])
 
 
-@pytest.mark.promise
 def test_a_table_that_has_changed_is_not_changed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -367,3 +363,10 @@ def test_delta_table_in_object_storage(
         table = DeltaTable("s3://bucket/lake/pages", storage_options={"allow_http": "true"})
         assert table.version() == 2
         assert table.to_pyarrow_table()["id"].to_pylist() == [1, 3]
+
+
+def test_an_input_may_have_the_name_of_the_table(lake: Lake) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS_IN), "pages.parquet")
+    assert dedup(lake, data="pages.parquet") == 0
+    assert lake.ids() == [1, 3]
+    assert Path("pages.parquet").exists()
