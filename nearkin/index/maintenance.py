@@ -297,7 +297,8 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
     record = session.guard.record_of(session.store, scope)
     if record is not None and record.lowest is not None:
         # documents stay where they were resolved to at an earlier threshold
-        searcher = searcher.with_settings(threshold=min(record.lowest, session.threshold))
+        lowest = min(record.lowest, session.threshold)
+        searcher = searcher.with_settings((("threshold", lowest),))
     compared = searcher.comparer.compare_entries(
         [entry for pair in sound for entry in pair],
         pack_pairs(positions, positions + np.uint64(1)),

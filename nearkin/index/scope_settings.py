@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,11 +57,11 @@ class ScopeSettings:
             object.__setattr__(self, "max_bytes", parse_bytes(self.max_bytes, "max_bytes"))
         require_in_ranges(self)
 
-    @property
-    def search_settings(self) -> dict[str, float]:
-        """The settings that replace those of the index in a search."""
+    @cached_property
+    def search_settings(self) -> tuple[tuple[str, float], ...]:
+        """The settings that replace those of the index in a search. Each search reads them."""
         values = {name: getattr(self, name) for name in ("threshold", "record_ttl", "bucket_ttl")}
-        return {name: value for name, value in values.items() if value is not None}
+        return tuple((name, value) for name, value in values.items() if value is not None)
 
     @property
     def has_quota(self) -> bool:

@@ -214,7 +214,7 @@ class Searcher:
         """The search for passages, if the index has their fingerprints."""
         self._most_estimated = ESTIMATED_PER_CANDIDATE * settings.max_candidates
         self._clock = clock
-        self._variants: dict[frozenset[tuple[str, float]], Searcher] = {}
+        self._variants: dict[tuple[tuple[str, float], ...], Searcher] = {}
         """The searchers with settings of scopes, by these settings."""
         require_probeable(settings.spec, settings.probes, settings.lookup_probes)
         lookup_probes = [settings.lookup_probes]
@@ -230,21 +230,24 @@ class Searcher:
         record = self.guard.record_of(self.store, scope)
         if record is None:
             return self
-        return self.with_settings(**record.settings.search_settings)
+        return self.with_settings(record.settings.search_settings)
 
-    def with_settings(self, **values: float) -> "Searcher":
-        """Returns a searcher with some other settings, or this one if there are none."""
+    def with_settings(self, values: tuple[tuple[str, float], ...]) -> "Searcher":
+        """Returns a searcher with some other settings, or this one if there are none.
+
+        Args:
+            values: Names and values of the settings.
+        """
         if not values:
             return self
-        key = frozenset(values.items())
-        variant = self._variants.get(key)
+        variant = self._variants.get(values)
         if variant is None:
             if len(self._variants) >= MAX_VARIANTS:
                 self._variants.clear()
             variant = copy(self)
-            variant.settings = replace(self.settings, **values)  # type: ignore[arg-type]
+            variant.settings = replace(self.settings, **dict(values))  # type: ignore[arg-type]
             variant.comparer = DocumentComparer(self.documents, variant.settings)
-            self._variants[key] = variant
+            self._variants[values] = variant
         return variant
 
     def decide(
