@@ -62,7 +62,7 @@ from nearkin.runtime.outputs import (
     work_folder_of,
 )
 from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.runtime.version import VERSION
+from nearkin.runtime.version import VERSION, list_versions
 from nearkin.texts.passages.cutting.request import CUT_SPANS
 
 if TYPE_CHECKING:
@@ -390,6 +390,7 @@ def build_run_record(
         },
         seconds=round(data.total_seconds, 3),
         warnings=data.all_warnings,
+        software=list_versions(),
     )
 
 

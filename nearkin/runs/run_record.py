@@ -224,6 +224,7 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
         skipped: Number of skipped files and folders, and the first ones.
         seconds: Duration of all stages, in seconds.
         warnings: Warnings of the report.
+        software: Versions of Python and of the libraries that decide results.
     """
 
     command: str
@@ -253,6 +254,7 @@ class FileRun(RunRecord, frozen=True, kw_only=True, omit_defaults=True):
     skipped: Mapping[str, Any]
     seconds: float
     warnings: Sequence[str]
+    software: Mapping[str, str] = {}
 
     @property
     def recorded_columns(self) -> Columns:

@@ -1,4 +1,7 @@
-"""The version of nearkin, which the build derives from the tags of Git."""
+"""The version of nearkin, which the build derives from the tags of Git, and those beside it."""
+
+import platform
+from importlib.metadata import version
 
 try:
     from nearkin._version import VERSION as BUILT  # type: ignore[import-not-found,unused-ignore]
@@ -6,3 +9,9 @@ except ImportError:  # sources that were not built
     BUILT = "0+unknown"
 
 VERSION = str(BUILT)
+
+
+def list_versions() -> dict[str, str]:
+    """Returns the versions of Python and of the libraries that the results of a run are from."""
+    libraries = {name: version(name) for name in ("numba", "pyarrow", "numpy")}
+    return {"python": platform.python_version(), **libraries}

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-import numba
-import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import RunError
 from nearkin.runtime.process_limits import available_cores
+from nearkin.runtime.version import list_versions
 from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.sketcher import Sketcher
 
@@ -25,27 +24,9 @@ NEARKIN = (sys.executable, "-m", "nearkin", "--no-config")
 """The beginning of a command line that runs nearkin."""
 
 
-class MachineFacts(TypedDict):
-    """The properties of a machine on which results depend."""
-
-    cores: int
-    processor: str
-    python: str
-    numba: str
-    pyarrow: str
-    numpy: str
-
-
-def describe_machine() -> MachineFacts:
+def describe_machine() -> dict[str, Any]:
     """Returns the properties of this machine on which results depend."""
-    return {
-        "cores": available_cores(),
-        "processor": _name_processor(),
-        "python": platform.python_version(),
-        "numba": numba.__version__,
-        "pyarrow": pa.__version__,
-        "numpy": np.__version__,
-    }
+    return {"cores": available_cores(), "processor": _name_processor(), **list_versions()}
 
 
 def _name_processor() -> str:
