@@ -634,7 +634,7 @@ def history(
         metavar="TIME",
     ),
 ) -> None:
-    """List what happened to documents of an index, when, and by whom.
+    """List what happened to documents of an index.
 
     The index must keep a history, which --history begins.
 
@@ -761,7 +761,7 @@ def configure_scope(
     ),
     json: bool = False,
 ) -> None:
-    """Set or show the settings of a scope, over those of the index, and its quotas.
+    """Set or show the settings and quotas of a scope.
 
     Examples:
         nearkin index scope acme --threshold 0.9 --max-documents 100000 --store sqlite:///kin.db

@@ -166,7 +166,11 @@ def stream(
 
 def stream_of(url: str) -> tuple[str, str, str, list[str]]:
     """Returns what tells two streams apart in their URLs."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # It is refused when it is opened.
+        return url, "", "", []
     host = parts.netloc.rpartition("@")[2]
     return parts.scheme, host, parts.path, parse_qs(parts.query).get("stream", [])
 

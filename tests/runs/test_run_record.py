@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -46,7 +47,8 @@ TEXTS = [
 def without_varying(value: Any) -> Any:
     """Returns a JSON value in which the entries that vary are replaced by their type.
 
-    Seconds of compilation are left out: they are recorded only if kernels were compiled.
+    Versions are left out, and so are seconds of compilation, which are recorded only if kernels
+    were compiled.
     """
     if isinstance(value, list):
         return [without_varying(item) for item in value]
@@ -55,7 +57,7 @@ def without_varying(value: Any) -> Any:
     return {
         name: type(item).__name__ if name in VARYING else without_varying(item)
         for name, item in value.items()
-        if name != "compile_seconds"
+        if name not in ("compile_seconds", "software")
     }
 
 
@@ -109,6 +111,15 @@ def test_run_json_of_a_banded_run_is_unchanged(documents: Path, tmp_path: Path) 
     with settings_named_as(SettingForm.OPTION):
         out = deduplicate(documents, tmp_path / "out", bands=20, rows=3, hot_bucket_size=2)
     require_golden(out, "run-banded")
+
+
+def test_run_json_names_the_libraries_that_decide_the_result(
+    documents: Path, tmp_path: Path
+) -> None:
+    out = deduplicate(documents, tmp_path / "out")
+    software = json.loads((out / "run.json").read_text())["software"]
+    assert list(software) == ["numba", "numpy", "pyarrow", "python"]
+    assert software["numpy"] == np.__version__
 
 
 def test_run_json_of_a_brute_force_run_with_an_audit_is_unchanged(
