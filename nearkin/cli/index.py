@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -668,7 +669,9 @@ def history(
             publish_table(pa.Table.from_batches(batches, HISTORY), out, "nearkin index history")
             return
         for batch in batches:
-            write_json_lines(sys.stdout.buffer, to_plain_rows(batch))
+            lines = BytesIO()
+            write_json_lines(lines, to_plain_rows(batch))
+            sys.stdout.write(lines.getvalue().decode())
 
 
 @index.command()
