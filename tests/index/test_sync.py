@@ -76,7 +76,7 @@ def expected(before: Rows, after: Rows) -> tuple[int, int, int, int]:
 
 @pytest.fixture
 def histories(request: pytest.FixtureRequest) -> int:
-    return 40 if request.config.getoption("--full") else 3
+    return 300 if request.config.getoption("--full") else 3
 
 
 def test_index_has_the_rows_of_a_folder_after_each_of_random_changes(
