@@ -308,13 +308,8 @@ class Session:
                 )
             time.sleep(POLL_SECONDS)
 
-    def run_step(self, scope: str, action: Callable[[], R], races_allowed: int | None = None) -> R:
-        """Runs a step under its scope's lock. Repeats it after a conflict or a migration.
-
-        Args:
-            races_allowed: Number of conflicts after which it fails. By default, it is repeated
-                for some time.
-        """
+    def run_step(self, scope: str, action: Callable[[], R]) -> R:
+        """Runs a step under its scope's lock. Repeats it after a conflict or a migration."""
         # no error is kept in a variable: its traceback holds this frame, and both would live until
         # the garbage collector runs
         attempts = 0
@@ -337,8 +332,7 @@ class Session:
                 has_moved = True
             except RacedError:
                 races += 1
-                is_late = races >= MIN_RACES and time.monotonic() > until
-                if is_late or races == races_allowed:
+                if races >= MIN_RACES and time.monotonic() > until:
                     raise
             except LargeClusterError as error:
                 attempts += 1

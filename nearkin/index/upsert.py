@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearkin.errors import RacedError, UsageError
+from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.clock import TOLERANCE
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Decision
 
-RACES_OF_BATCH = 4
-"""The number of conflicts after which a batch is divided."""
 REFRESH_SHARE = 0.01
 """The share of a time to live within which a second hit does not write the time again."""
 
@@ -116,28 +114,7 @@ class Upserts:
         blocker = self.blocker
         if blocker is not None:
             return self._upsert_allowed(batch, blocker, began)
-        return self._upsert_repeatedly(batch, began)
-
-    def _upsert_repeatedly(self, batch: _Batch, began: float) -> list[Outcome]:
-        """Upserts a batch in one step.
-
-        If other processes write the same documents all the time, it is divided: a step with many
-        documents would never be the first to write them all.
-        """
-        session = self._session
-        documents = len(batch.ids)
-        try:
-            return session.run_step(
-                batch.scope,
-                lambda: self._upsert(batch, began),
-                RACES_OF_BATCH if documents > 1 else None,
-            )
-        except RacedError:
-            if documents == 1:
-                raise
-        half = documents // 2
-        parts = (batch.select(range(half)), batch.select(range(half, documents)))
-        return [outcome for part in parts for outcome in self._upsert_repeatedly(part, began)]
+        return session.run_step(scope, lambda: self._upsert(batch, began))
 
     def _upsert_allowed(
         self, batch: _Batch, blocker: "UpsertBlocker", began: float
@@ -145,6 +122,7 @@ class Upserts:
         """Upserts the documents of a batch that are not like an entry of the blocklist."""
         from nearkin.index.blocking import blocked_outcome
 
+        session = self._session
         blocked = blocker.find(batch.scope, batch.documents, batch.digests)
         positions = [i for i in range(len(batch.ids)) if i not in blocked]
         seconds = (time.perf_counter() - began) / max(len(batch.ids), 1)
@@ -153,7 +131,7 @@ class Upserts:
         }
         if positions:
             rest = batch.select(positions)
-            upserted = self._upsert_repeatedly(rest, began)
+            upserted = session.run_step(batch.scope, lambda: self._upsert(rest, began))
             outcomes |= zip(positions, upserted, strict=True)
         return [outcomes[i] for i in range(len(batch.ids))]
 

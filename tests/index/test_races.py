@@ -6,14 +6,12 @@ The suite covers the index as a whole, over its stores, and not one module.
 import itertools
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearkin as nk
 from nearkin.errors import RacedError, StoreError
-from nearkin.index.changes import Changes, observe_steps
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.sharded import ShardedStore
@@ -187,29 +185,3 @@ def test_a_representative_is_removed_while_documents_match_it(opened: Opener) ->
     check = check_index(index)
     assert not check.problems, check
     assert check.sound or isinstance(store_of(index), ShardedStore)
-
-
-def test_batch_is_written_although_another_process_always_writes_some_of_its_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before each step with several documents, another process inserts the first of them."""
-    monkeypatch.setattr("nearkin.index.session.MIN_RACES", 5)
-    monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.0)
-    texts = corpus(40)
-    ids = [f"d{number}" for number in range(40)]
-    by_id = dict(zip(ids, texts, strict=True))
-    url = f"sqlite:///{tmp_path / 'kin.db'}"
-    with nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
-
-        def overtake(changes: Changes) -> None:
-            if len(changes.new) > 1:
-                id = changes.new[0].entry.id
-                writer = threading.Thread(target=other.upsert, args=("web", by_id[id], id))
-                writer.start()
-                writer.join()
-
-        with observe_steps(overtake):
-            outcomes = index.upsert_many("web", texts, ids)
-        assert [outcome.id for outcome in outcomes] == ids
-        assert index.counts()["records"] == 40
-        assert check_index(index).sound
