@@ -41,6 +41,9 @@ from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.resources import SpecResources
 
+PORTION_DOCUMENTS = 1000
+"""The number of documents that are upserted in one step. While another process writes the same
+documents one by one, a much larger step would fail."""
 PORTION_BYTES = 32 << 20
 """The size of documents, in bytes, from which they are upserted."""
 
@@ -156,7 +159,7 @@ def add_files(
     ) as index:
         reader = files.read_for(index)
         kinds: Counter[str] = Counter()
-        for portion in reader.portions(index.settings.max_batch):
+        for portion in reader.portions(portion_size(index)):
             documents = [row.document for row in portion if row.document is not None]
             for outcome in index.upsert_many(scope, documents, [row.id for row in portion]):
                 kinds[str(outcome.kind)] += 1
@@ -168,6 +171,11 @@ def add_files(
             warnings=[*files.warnings, *reader.warnings()],
             partial=reader.partial,
         )
+
+
+def portion_size(index: Index) -> int:
+    """Returns the number of documents of files that are upserted in one step."""
+    return min(index.settings.max_batch, PORTION_DOCUMENTS)
 
 
 class DocumentFiles(NamedTuple):

@@ -24,7 +24,7 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import Outcome, OutcomeKind, require_unreserved_scope
 from nearkin.index.followed_scope import INSERTED, UNCHANGED, FollowedScope, SourceState
 from nearkin.index.index import Index
-from nearkin.runs.loading import BothColumns, DocumentFiles
+from nearkin.runs.loading import BothColumns, DocumentFiles, portion_size
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.setting_names import name_setting
@@ -184,7 +184,7 @@ def _name_source(files: DocumentFiles, table: TableVersion | None) -> str:
 def _sync_rows(followed: FollowedScope, files: DocumentFiles, limits: _Limits) -> SyncResult:
     """Compares all rows of files with all documents of a scope."""
     reader = files.read_for(followed.index)
-    portions = reader.portions(followed.index.settings.max_batch)
+    portions = reader.portions(portion_size(followed.index))
     ids = pa.chunked_array(
         (pa.array([row.id for row in portion], pa.large_string()) for portion in portions),
         pa.large_string(),
@@ -238,7 +238,7 @@ def _sync_changes(
         others = np.setdiff1d(np.arange(pq.read_metadata(path).num_rows), rows)
         changed.corpus.withdraw(places_of(np.zeros_like(others), others))
         reader = changed.read_for(followed.index)
-        for _ in reader.portions(followed.index.settings.max_batch):
+        for _ in reader.portions(portion_size(followed.index)):
             pass
         if reader.rejected():
             return None
@@ -263,7 +263,7 @@ def _apply(
     index, scope = followed.index, followed.scope
     reader = files.read_for(index)
     counts: Counter[str] = Counter()
-    for portion in reader.portions(index.settings.max_batch):
+    for portion in reader.portions(portion_size(index)):
         documents = [row.document for row in portion if row.document is not None]
         ids = [row.id for row in portion if row.id is not None]
         if limits.dry_run:

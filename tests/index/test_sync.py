@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -301,3 +302,18 @@ def test_texts_and_vectors_are_followed_together(tmp_path: Path) -> None:
         pq.write_table(table.slice(0, 2), path)
         result = nk.sync(index, path, id="id", text="text", vector="vector")
         assert counts(result) == (0, 0, 2, 1)
+
+
+def test_two_calls_at_once_have_the_effect_of_one(tmp_path: Path) -> None:
+    """The copies among the rows make the processes write in steps of different sizes."""
+    texts = corpus(2500, seed=4)
+    rows: Rows = {f"d{number}": text for number, text in enumerate(texts)}
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    url = f"sqlite:///{tmp_path / 'kin.db'}"
+    with nk.Index.open(url, threshold=0.7) as one, nk.Index.open(url) as other:
+        with ThreadPoolExecutor(2) as pool:
+            results = list(pool.map(lambda index: nk.sync(index, path, id="id"), (one, other)))
+        assert sum(result.inserted for result in results) <= len(rows)
+        assert all(result.inserted + result.unchanged == len(rows) for result in results)
+        assert stored(one).keys() == rows.keys()
+        assert check_index(other).sound
