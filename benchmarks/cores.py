@@ -21,11 +21,11 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from benchmarks.pages import ROOT, describe, replace_block, table_lines
 from benchmarks.recorded_run import RecordedRun
-from nearkin.quality.lab.measurements import MachineFacts, describe_machine, run_process
+from nearkin.quality.lab.measurements import describe_machine, run_process
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 PAGE = ROOT / "docs" / "contributing" / "performance.md"
@@ -81,7 +81,7 @@ class CoreFigure(TypedDict):
     rounds: int
     load: float
     """The largest load average of the machine while it was measured."""
-    machine: MachineFacts
+    machine: dict[str, Any]
 
 
 class Usage(NamedTuple):

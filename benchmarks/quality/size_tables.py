@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from benchmarks.quality.populations.planting import CHANGES, COPIED_SHARE
 from benchmarks.quality.populations.population import POPULATIONS
-from nearkin.quality.lab.measurements import MachineFacts
 from nearkin.settings.presets import Preset
 
 SIZES_RECORD = Path(__file__).parents[1] / "preset_sizes.json"
@@ -29,7 +28,7 @@ class SizeRecord(TypedDict):
 class SizesRecord(TypedDict):
     """The file of all measured presets."""
 
-    machine: MachineFacts
+    machine: dict[str, Any]
     presets: dict[str, list[SizeRecord]]
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TypedDict
-
-from nearkin.quality.lab.measurements import MachineFacts
+from typing import Any, TypedDict
 
 RECORD = Path(__file__).parents[1] / "quality.json"
 OWN_METHODS = ("default", "preset", "asked", "fitted")
@@ -47,7 +45,7 @@ class SetRecord(TypedDict):
 class QualityRecord(TypedDict):
     """The file of all measured sets."""
 
-    machine: MachineFacts
+    machine: dict[str, Any]
     sets: list[SetRecord]
 
 

@@ -88,6 +88,7 @@ def test_no_route_shows_how_nearly_a_search_misses(
             asked += answer.is_success
             shown[who] |= shown_counts(answer.text)
     assert asked > len(tokens)
+    store_documents(client, tokens["boss"])
     assert shown == {"reader": set(), "writer": set(), "boss": {*HIDDEN} - {"signature"}}
     answer = client.get(f"{SCOPE}/documents/one?include=signature", headers=tokens["boss"])
     assert shown_counts(answer.text) == {"signature"}
