@@ -44,19 +44,13 @@ def sync(
         nearkin sync lake/articles --id id --store postgresql://db/kin --scope web --dry-run
     """  # noqa: E501
     with file_imports():
-        from nearkin.runs.sync import sync_files
+        from nearkin.runs.sync import open_source, sync_files
 
-    both = columns.to_both_columns(memory=memory)
+    named = columns.to_both_columns(memory=memory) or columns.to_columns(memory=memory)
+    files = open_source(inputs, named, scope, reading.selection)
     with open_index(store, resources) as index:
         result = sync_files(
-            index,
-            inputs,
-            both or columns.to_columns(memory=memory),
-            scope,
-            max_removed=max_removed,
-            full=full,
-            dry_run=dry_run,
-            selection=reading.selection,
+            index, files, scope, max_removed=max_removed, full=full, dry_run=dry_run
         )
     print_warnings(result.warnings)
     print_facts(result.to_dict(), as_json=json)

@@ -126,35 +126,33 @@ def sync(
     inputs = [data] if isinstance(data, str | Path) else data
     if not inputs:
         raise UsageError(f"{name_setting('data', [])} names no files; give at least one")
-    return sync_files(
-        index,
-        list(map(str, inputs)),
-        columns,
-        scope,
-        max_removed=max_removed,
-        full=full,
-        dry_run=dry_run,
-    )
+    files = open_source(list(map(str, inputs)), columns, scope)
+    return sync_files(index, files, scope, max_removed=max_removed, full=full, dry_run=dry_run)
 
 
-def sync_files(
-    index: Index,
-    inputs: Sequence[str],
-    columns: Any,
-    scope: str,
-    *,
-    max_removed: float = MAX_REMOVED,
-    full: bool = False,
-    dry_run: bool = False,
-    selection: Selection | None = None,
-) -> SyncResult:
-    """Lets a scope of an index have the documents of files, as `sync` does."""
+def open_source(
+    inputs: Sequence[str], columns: Any, scope: str, selection: Selection | None = None
+) -> DocumentFiles:
+    """Opens the files that a scope follows, and checks what can be checked without the index."""
     require_unreserved_scope(scope)
     files = DocumentFiles.open(inputs, columns, selection)
     if files.columns.id is None:
         raise UsageError(
             f"documents are followed by their ids; name their column with {name_setting('id')}"
         )
+    return files
+
+
+def sync_files(
+    index: Index,
+    files: DocumentFiles,
+    scope: str,
+    *,
+    max_removed: float = MAX_REMOVED,
+    full: bool = False,
+    dry_run: bool = False,
+) -> SyncResult:
+    """Lets a scope of an index have the documents of files, as `sync` does."""
     limits = _Limits(max_removed, dry_run)
     table = files.corpus.single_table
     followed = FollowedScope(index, scope, _name_source(files, table))

@@ -286,6 +286,10 @@ def test_command_prints_what_changed(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (done["inserted"], done["removed"]) == (4, 0)
     assert command([word for word in words if word not in ("--id", "id")]) == 2
     assert "name their column with --id" in capsys.readouterr().err
+    nowhere = f"sqlite:///{tmp_path / 'new.db'}"
+    for line in (["nowhere", "--id", "id"], [str(tmp_path / "docs"), "--id", "nope"]):
+        assert command(["sync", *line, "--store", nowhere]) == 2
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_texts_and_vectors_are_followed_together(tmp_path: Path) -> None:
