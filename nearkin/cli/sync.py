@@ -1,5 +1,9 @@
 """`nearkin sync`."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.index import Scope, Store, open_index
@@ -9,6 +13,22 @@ from nearkin.runtime.number_range import SHARE
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import RUN, setting
 from nearkin.settings.table import IndexKeySettings
+
+if TYPE_CHECKING:
+    from nearkin.index.index import Index
+
+
+@contextmanager
+def _open_target(store: str, resources: IndexKeySettings, *, creates: bool) -> "Iterator[Index]":
+    """Opens the index, or an empty one in memory if it does not exist and is not created."""
+    from nearkin.errors import MissingIndexError
+
+    with ExitStack() as stack:
+        try:
+            index = stack.enter_context(open_index(store, resources, must_exist=not creates))
+        except MissingIndexError:
+            index = stack.enter_context(open_index("memory://", resources))
+        yield index
 
 
 @with_option_groups
@@ -48,7 +68,7 @@ def sync(
 
     named = columns.to_both_columns(memory=memory) or columns.to_columns(memory=memory)
     files = open_source(inputs, named, scope, reading.selection)
-    with open_index(store, resources) as index:
+    with _open_target(store, resources, creates=not dry_run) as index:
         result = sync_files(
             index, files, scope, max_removed=max_removed, full=full, dry_run=dry_run
         )

@@ -272,9 +272,9 @@ class SavedSets:
         ends = map_file(folder / ENDS, np.int64)
         total = int(ends[-1]) if documents else 0
         files = list_pieces(folder, names)
-        widths = [np.dtype(TYPES[name]).itemsize for name in names]
-        for width, paths in zip(widths, zip(*files, strict=True), strict=False):
-            if sum(path.stat().st_size for path in paths) != width * total:
+        for place, name in enumerate(names):
+            size = sum(paths[place].stat().st_size for paths in files)
+            if size != np.dtype(TYPES[name]).itemsize * total:
                 return None
         if not files or np.any(np.diff(ends, prepend=0) < 0):
             return None

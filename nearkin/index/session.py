@@ -217,7 +217,7 @@ class Session:
         self.scope_names = ScopeNames(self.searcher)
         self._read_history = read_setting
         self.keeps_history = read_setting(self.store) > 0
-        """Whether each step writes what it does to the change log."""
+        """True if each step writes what it does to the change log."""
         self._refreshed_at = self.clock()
 
     def public_urls(self) -> tuple[str, ...]:

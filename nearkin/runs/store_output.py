@@ -47,7 +47,7 @@ class StoreState:
         sizes: The sizes of the objects, by their paths relative to the place. That of an object
             which is the place itself is the empty path.
         hashes: The hashes that the last upload recorded. None for an object that it deletes.
-        marker: The content of the marker. Empty if there is none.
+        marker: The content of the marker, which is empty if the object does not exist.
     """
 
     sizes: Mapping[str, int]

@@ -11,7 +11,7 @@ class Actor(NamedTuple):
 
     name: str
     purges: bool = False
-    """Whether its removals are purges: of documents that are like given ones."""
+    """True if it removes documents because they are like given ones."""
 
 
 LIBRARY = Actor("library")

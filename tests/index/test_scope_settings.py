@@ -15,7 +15,7 @@ from tests.index.conftest import Clock, Opener, assert_integrity, corpus, store_
 
 TEXT = "a plain text of some words that several tenants have stored in the same index"
 NEAR = f"{TEXT} today"
-"""Its similarity to TEXT is 0.93."""
+"""A text whose similarity to TEXT is 0.93."""
 
 
 def sizes(texts: dict[str, str]) -> int:

@@ -280,6 +280,7 @@ def test_command_prints_what_changed(tmp_path: Path, capsys: pytest.CaptureFixtu
     url = f"sqlite:///{tmp_path / 'kin.db'}"
     words = ["sync", str(tmp_path / "docs"), "--id", "id", "--store", url, "--json"]
     assert command([*words, "--dry-run"]) == 0
+    assert not (tmp_path / "kin.db").exists()
     assert command(words) == 0
     planned, done = map(json.loads, capsys.readouterr().out.splitlines())
     assert planned == done

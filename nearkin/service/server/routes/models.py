@@ -468,7 +468,7 @@ class ChangesAnswer(Model):
     """A page of the history of the index."""
 
     changes: list[ListedChange] = Field(description="Changes, oldest first.")
-    next: str = Field(description="Cursor of the next page, also if there is none yet.")
+    next: str = Field(description="Cursor of the next page, which may have no changes yet.")
     has_more: bool = Field(description="Whether other changes follow already.")
 
 
